@@ -1,0 +1,112 @@
+// How bytes move between ranks. A communicator never sees a mask or a schedule.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "longspan/status.h"
+
+namespace longspan {
+
+/// Which host each rank runs on.
+struct Topology {
+  std::vector<int> node_of_rank;  // one entry per rank, nodes numbered from 0
+
+  int ranks() const { return static_cast<int>(node_of_rank.size()); }
+  int nodes() const;
+  /// `ranks` ranks in `nodes` consecutive blocks as equal as possible.
+  static Topology blocks(int ranks, int nodes);
+};
+
+enum class TransferKind { kSend, kRecv };
+
+/// One side of a message. The pair (peer, tag) matches in order of posting; both sides must state
+/// the same number of bytes.
+struct Transfer {
+  TransferKind kind = TransferKind::kSend;
+  int peer = 0;
+  uint32_t tag = 0;
+  void* data = nullptr;  // a send does not change it
+  size_t bytes = 0;
+};
+
+/// A set of transfers in flight.
+struct Request {
+  int64_t id = -1;
+};
+
+/// One per rank. Used by one thread at a time. Methods marked collective are called by every rank
+/// in the same order.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  virtual std::string_view name() const = 0;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual const Topology& topology() const = 0;
+
+  /// Memory that peers can reach fastest, aligned to 64 bytes. Released by release() or with the
+  /// communicator. out_of_memory names the size.
+  virtual Result<void*> allocate(size_t bytes) = 0;
+  virtual void release(void* data) = 0;
+  /// Prepares memory of the caller's for transfers (a no-op where none is needed).
+  virtual Status register_buffer(void* data, size_t bytes) = 0;
+  virtual void deregister_buffer(void* data) = 0;
+
+  /// Posts transfers and returns at once. Data stays untouched until wait() returned. In steady
+  /// state (no more transfers in flight than ever before) nothing is allocated.
+  virtual Result<Request> start(std::span<const Transfer> transfers) = 0;
+  /// Waits for all transfers of a request, at most until `deadline`. peer_lost when a peer died,
+  /// gave up or did not answer in time (the message names it); invalid_argument when the two sides
+  /// of a message state different sizes. After an error the communicator is only good for abandon().
+  virtual Status wait(Request request, std::chrono::milliseconds deadline) = 0;
+
+  /// Collective: ranks with the same colour form a communicator, ordered by (key, rank).
+  virtual Result<std::shared_ptr<Communicator>> split(int color, int key) = 0;
+
+  /// This rank gives up. Peers that wait for it get peer_lost carrying `reason`, at once where the
+  /// communicator can tell them, else at their deadline.
+  virtual void abandon(const Error& reason) = 0;
+};
+
+/// Ranks as threads of this process: one communicator per rank.
+std::vector<std::shared_ptr<Communicator>> make_threads_communicators(const Topology& topology);
+
+/// The process's rank of MPI_COMM_WORLD. Initialises MPI when the program has not; then also
+/// finalises it with the last communicator, unless a peer was lost. `nodes` 0: by host name.
+/// unsupported when built without LONGSPAN_MPI.
+Result<std::shared_ptr<Communicator>> make_mpi_communicator(int nodes = 0);
+
+/// A process group of the caller's own. `start` and `wait` have the meaning of the methods above;
+/// the others may be empty: allocate falls back to host memory, register to a no-op, split to
+/// unsupported, abandon to nothing.
+struct CallbackGroup {
+  int rank = 0;
+  Topology topology;
+  std::function<Result<Request>(std::span<const Transfer>)> start;
+  std::function<Status(Request, std::chrono::milliseconds)> wait;
+  std::function<Result<CallbackGroup>(int color, int key)> split;
+  std::function<Result<void*>(size_t bytes)> allocate;
+  std::function<void(void*)> release;
+  std::function<Status(void*, size_t)> register_buffer;
+  std::function<void(void*)> deregister_buffer;
+  std::function<void(const Error&)> abandon;
+};
+
+/// invalid_argument when start or wait is missing or the rank is not in the topology.
+Result<std::shared_ptr<Communicator>> make_callback_communicator(CallbackGroup group);
+
+/// Collective. Every rank learns every rank's values (`mine` has the same length everywhere), rank
+/// by rank.
+Result<std::vector<uint64_t>> exchange_words(Communicator& communicator,
+                                             std::span<const uint64_t> mine,
+                                             std::chrono::milliseconds deadline);
+
+}  // namespace longspan

@@ -1,0 +1,173 @@
+// The engine: chooses strategy and provider, agrees with the other ranks, runs the schedule.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "longspan/communicator.h"
+#include "longspan/decline.h"
+#include "longspan/partition.h"
+#include "longspan/problem.h"
+#include "longspan/provider.h"
+#include "longspan/schedule.h"
+#include "longspan/status.h"
+#include "longspan/tensor.h"
+
+namespace longspan {
+
+enum class RoutingMode { kAuto, kPrefer, kRequire, kOff };
+
+/// Which provider may compute a direction. prefer takes the named one when it offers, else the
+/// automatic choice with a recorded reason; require never falls back; off bars the named one.
+struct Routing {
+  RoutingMode mode = RoutingMode::kAuto;
+  std::string provider;
+  bool operator==(const Routing&) const = default;
+};
+
+/// "auto", "prefer:NAME", "require:NAME", "off:NAME". Unknown modes and names are invalid_argument.
+Result<Routing> parse_routing(std::string_view text);
+
+struct DirectionOptions {
+  std::string strategy = "auto";
+  Routing routing;
+  bool operator==(const DirectionOptions&) const = default;
+};
+
+class PlanCache;
+
+/// Counters of a plan cache since its creation.
+struct CacheStatistics {
+  int64_t hits = 0;
+  int64_t builds = 0;     // plans prepared
+  int64_t declines = 0;   // negative answers kept
+  int64_t evictions = 0;
+  int64_t size = 0;
+};
+
+/// At most `capacity` plans, least recently used ones leave first; plans in use live on.
+std::shared_ptr<PlanCache> make_plan_cache(size_t capacity = 256);
+CacheStatistics statistics(const PlanCache& cache);
+
+struct Options {
+  DirectionOptions forward;
+  DirectionOptions backward;
+  std::string partition = "auto";
+  bool require_fp32_partials = false;
+  std::chrono::milliseconds deadline{60000};  // of each wait for a peer
+  Rates rates;                                // drive the automatic choice of strategies
+  std::shared_ptr<PlanCache> plans;           // shared between engines of a process; null: own
+  bool check_schedules = true;                // prove all ranks' schedules at each cold call
+};
+
+/// The outcome of choosing for one direction.
+struct Selection {
+  const Strategy* strategy = nullptr;
+  const Provider* provider = nullptr;
+  std::string strategy_reason;
+  std::string provider_reason;         // also why a preferred provider was not taken
+  std::vector<NamedDecline> declines;  // of strategies and providers
+};
+
+struct Explanation {
+  Selection forward;
+  Selection backward;
+  PartitionKind partition = PartitionKind::kContiguous;
+  std::string partition_reason;
+  bool ok() const { return forward.provider && forward.strategy && backward.provider && backward.strategy; }
+  /// All declines in one message, for an `unsupported` error.
+  std::string text() const;
+};
+
+/// What would run, and why; runs nothing. invalid_argument for unknown names.
+Result<Explanation> explain(const Problem& problem, const Topology& topology, const Device& device,
+                            const Options& options);
+
+/// A buffer that forward keeps for backward. An alias names the input or output it is; buffers that
+/// are no alias are the caller's to allocate.
+struct BufferSpec {
+  std::string name;
+  DType dtype = DType::kF32;
+  std::vector<int64_t> shape;  // [rows, heads, dim]
+  std::string alias;           // "q", "k", "v", "o", "lse", or empty
+};
+
+/// Host execution has no streams; device ones come with the CUDA providers.
+struct Stream {};
+
+/// One rank's tensors. Views follow Shard: [batch, seq] rows in local row order.
+struct ForwardOperands {
+  TensorView q, k, v;
+  TensorView o;    // written: dtype of the problem
+  TensorView lse;  // written: accumulator type, dim 1, natural log; -inf where no key is seen
+  double scale = 0;
+};
+
+struct BackwardOperands {
+  TensorView q, k, v, o, lse, dout;
+  TensorView dq, dk, dv;  // written
+  double scale = 0;
+};
+
+/// Memory for the saved buffers that are no alias, in the order of saved_layout.
+using Saved = std::vector<void*>;
+
+/// A problem that all ranks agreed on, with its schedules and plans. Immutable; keep it and pass it
+/// again: that is the fast path. It names no tensor, so any number of calls may be in flight.
+class Call {
+ public:
+  virtual ~Call() = default;
+  virtual const Problem& problem() const = 0;
+  virtual const Partition& partition() const = 0;
+  virtual const Explanation& explanation() const = 0;
+  virtual const Schedule& schedule(Direction direction) const = 0;
+  virtual const std::vector<BufferSpec>& saved_layout() const = 0;
+  virtual size_t workspace_bytes(Direction direction) const = 0;
+};
+
+/// What an engine counted.
+struct Counters {
+  int64_t bytes_sent_forward = 0;   // last call
+  int64_t bytes_sent_backward = 0;
+  int64_t attend_launches = 0;      // since creation
+};
+
+/// One rank. Used by one thread at a time.
+class Engine {
+ public:
+  virtual ~Engine() = default;
+
+  static Result<std::unique_ptr<Engine>> create(Options options,
+                                                std::shared_ptr<Communicator> communicator,
+                                                Device device);
+
+  /// Collective when cold: chooses, builds, and compares problem, options and schedule with the
+  /// other ranks. invalid_argument on every rank, naming the field, when they differ; unsupported
+  /// with all declines when nobody offers. A problem prepared before comes from the cache.
+  virtual Result<std::shared_ptr<const Call>> prepare(const Problem& problem) = 0;
+
+  /// Collective. Returns when every lane is done: no buffer is touched later. No allocation when
+  /// the same call ran before. Alignment, sizes, overlap and workspace are checked first; nothing
+  /// has moved when that check fails.
+  virtual Status forward(const Call& call, const ForwardOperands& operands, const Saved& saved,
+                         Workspace workspace, Stream& stream) = 0;
+  virtual Status backward(const Call& call, const BackwardOperands& operands, const Saved& saved,
+                          Workspace workspace, Stream& stream) = 0;
+
+  virtual Counters counters() const = 0;
+  virtual CacheStatistics cache_statistics() const = 0;
+};
+
+/// The operand checks of forward and backward alone.
+Status bind(const Call& call, const ForwardOperands& operands, const Saved& saved,
+            Workspace workspace);
+Status bind(const Call& call, const BackwardOperands& operands, const Saved& saved,
+            Workspace workspace);
+
+}  // namespace longspan

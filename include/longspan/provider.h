@@ -1,0 +1,128 @@
+// How one rank's tiles are computed. A provider never asks for its rank and knows no strategy.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "longspan/decline.h"
+#include "longspan/mask.h"
+#include "longspan/problem.h"
+#include "longspan/status.h"
+#include "longspan/tensor.h"
+
+namespace longspan {
+
+class Workers;
+
+/// Where tiles are computed. Copies share the worker threads.
+struct Device {
+  std::string name = "cpu";
+  int threads = 1;
+  std::shared_ptr<Workers> workers;
+};
+
+/// The host's processor with `threads` threads (0: all cores). Ranks that are threads of one
+/// process should share one device. The number of threads changes no bit of any result.
+Device cpu_device(int threads = 0);
+
+/// Caller-owned scratch memory. Contents are arbitrary on entry. `data` is aligned to 64 bytes.
+struct Workspace {
+  void* data = nullptr;
+  size_t bytes = 0;
+};
+
+inline constexpr size_t kWorkspaceAlignment = 64;
+
+/// What a provider is asked: the shapes of one rank's attend steps. Nothing here is a run-time
+/// value; the capacity bounds rows and tiles of any one call.
+struct TileProblem {
+  Direction direction = Direction::kForward;
+  DType dtype = DType::kF32;
+  int64_t heads_q = 0;
+  int64_t heads_kv = 0;
+  /// Query head i reads key head (i + group_offset) / group. A rank that shares a key head with
+  /// others holds a part of its group.
+  int64_t group = 1;
+  int64_t group_offset = 0;
+  int64_t dim_qk = 0;
+  int64_t dim_v = 0;
+  int64_t capacity_q = 0;  // rows of q
+  int64_t capacity_k = 0;  // rows of k of the largest part
+  std::map<std::string, std::string> not_offered;  // see Problem::not_offered
+
+  bool operator==(const TileProblem&) const = default;
+};
+
+/// A tile and where its rows lie: token tile.q.at(i) is row q_row + i of q, tile.k.at(j) is row
+/// k_row + j of k.
+struct PlacedTile {
+  Tile tile;
+  int64_t q_row = 0;
+  int64_t k_row = 0;
+  bool operator==(const PlacedTile&) const = default;
+};
+
+/// O and LSE are carried: on entry the normalised result of all keys seen so far (O = 0 and
+/// LSE = -inf when none), on return that of those and the tiles' keys. Rows of no tile stay as they
+/// are; several tiles may touch a row and are applied in the order given.
+struct ForwardTiles {
+  TensorView q;    // [rows_q, heads_q, dim_qk]
+  TensorView k;    // [rows_k, heads_kv, dim_qk]
+  TensorView v;    // [rows_k, heads_kv, dim_v]
+  TensorView o;    // [rows_q, heads_q, dim_v], accumulator(dtype)
+  TensorView lse;  // [rows_q, heads_q, 1], accumulator(dtype), natural log
+  std::span<const PlacedTile> tiles;
+  double scale = 1;
+};
+
+/// Adds the tiles' gradients to dq, dk and dv. delta = rowsum(dout * o), and lse is that of the
+/// whole problem, so tiles may be computed anywhere in any grouping.
+struct BackwardTiles {
+  TensorView q, k, v;
+  TensorView dout;   // [rows_q, heads_q, dim_v]
+  TensorView lse;    // [rows_q, heads_q, 1], accumulator(dtype)
+  TensorView delta;  // as lse
+  TensorView dq, dk, dv;  // accumulator(dtype)
+  std::span<const PlacedTile> tiles;
+  double scale = 1;
+};
+
+/// Immutable once prepared; run from several threads at once with a workspace each. No allocation
+/// and no synchronisation with other ranks.
+class Plan {
+ public:
+  virtual ~Plan() = default;
+  virtual size_t workspace_bytes() const = 0;
+  /// invalid_argument when a view or the workspace does not fit what was prepared.
+  virtual Status forward(const ForwardTiles& tiles, Workspace workspace) const = 0;
+  virtual Status backward(const BackwardTiles& tiles, Workspace workspace) const = 0;
+};
+
+/// Stateless; thread-safe.
+class Provider {
+ public:
+  virtual ~Provider() = default;
+  virtual std::string_view name() const = 0;
+  virtual std::string_view summary() const = 0;
+  /// Cheap and pure. An Offer is a promise that prepare succeeds.
+  virtual Verdict consider(const TileProblem& problem, const Device& device) const = 0;
+  virtual Result<std::shared_ptr<const Plan>> prepare(const TileProblem& problem,
+                                                      const Device& device) const = 0;
+};
+
+/// All providers, best first, the reference last.
+std::span<const Provider* const> providers();
+
+/// One tile call for front ends that drive the loop themselves: prepares (or takes from `provider`'s
+/// device) nothing beyond this call; allocates its scratch. FP32 (f64 for f64) carry and gradients.
+Status attend_tiles(const Provider& provider, const Device& device, const TileProblem& problem,
+                    const ForwardTiles& tiles);
+Status attend_tiles(const Provider& provider, const Device& device, const TileProblem& problem,
+                    const BackwardTiles& tiles);
+
+}  // namespace longspan
