@@ -3,7 +3,7 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -93,6 +93,18 @@ struct ProblemFields {
   /// Keys of `over` replace ours.
   ProblemFields merged(const ProblemFields& over) const;
 };
+
+/// One key of the problem text.
+struct KeyInfo {
+  std::string_view name;
+  std::string_view allowed;   // values, as error messages give them
+  std::string_view standard;  // the default, or "required"
+  std::string_view meaning;
+  bool offered;  // false: any value but the default is declined
+};
+
+/// All keys in canonical order.
+std::span<const KeyInfo> problem_keys();
 
 /// Splits "key=value key=value" text. Unknown, repeated, empty or out-of-range keys are
 /// invalid_argument naming key, value and what is allowed.
