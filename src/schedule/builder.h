@@ -1,0 +1,70 @@
+// Emits a schedule step by step: places buffers, and orders steps by what they read and write.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "longspan/schedule.h"
+
+namespace longspan {
+
+/// A part of the workspace that a strategy lays out itself. Its size is that of its largest fill.
+using RegionId = int32_t;
+
+/// `after` edges come from data: a step waits for every earlier transfer that touches the same bytes
+/// (unless both only read), and a transfer waits for such compute steps too. Strategies therefore
+/// list steps in the order in which one thread would run them and never name an edge.
+class Builder {
+ public:
+  Builder(Direction direction, std::string_view strategy, int rank, int ranks);
+
+  /// A tensor of the call or a buffer kept from forward to backward (space of `buffer`).
+  BufferId add(Buffer buffer);
+
+  RegionId region();
+  /// Places a workspace buffer behind the last one of the region, padded to kMessageAlignment.
+  BufferId place(RegionId region, Buffer buffer);
+  /// The next place() starts at the region's front again: its buffers so far are done with.
+  void rewind(RegionId region);
+
+  const Buffer& buffer(BufferId id) const { return schedule_.buffers[static_cast<size_t>(id)]; }
+
+  /// A message of buffers that were placed one behind the other.
+  static Message message(TransferKind kind, int peer, uint32_t tag, std::vector<BufferId> buffers);
+
+  /// Each adds nothing when there is nothing to do. Part::after is filled in.
+  void copy(StepKind kind, std::vector<Copy> copies);  // pack, unpack, accumulate
+  void delta(BufferId o, BufferId dout, BufferId delta, std::vector<Copy> rows);
+  void fill(std::vector<Fill> fills);
+  void transfer(StepKind kind, std::vector<Message> messages);
+  void attend(Step step);
+
+  /// Resolves offsets. `tiles` says what the attend steps ask of a provider.
+  Schedule finish(TileProblem tiles) &&;
+
+ private:
+  struct Access {
+    int64_t begin = 0;
+    int64_t end = 0;
+    StepId step = 0;
+    bool write = false;
+  };
+  struct Region {
+    int64_t size = 0;
+    int64_t next = 0;
+    std::vector<Access> accesses;
+  };
+
+  void access(Step& step, BufferId buffer, bool write, StepId* arrival = nullptr);
+  void add_edge(Step& step, StepId earlier, StepId* arrival);
+  void push(Step step);
+  StepId next_step() const { return static_cast<StepId>(schedule_.steps.size()); }
+
+  Schedule schedule_;
+  std::vector<Region> regions_;
+  std::vector<RegionId> region_of_;  // of each buffer, kNone outside the workspace
+  std::vector<char> waited_;         // per step: a compute step waited for this transfer
+};
+
+}  // namespace longspan
