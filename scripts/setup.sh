@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that building and testing need, and checks their versions.
+# Prints nothing when everything is there.
+set -euo pipefail
+
+usage() {
+  cat <<'TEXT'
+usage: scripts/setup.sh [--build-only]
+
+Checks that the packages longspan needs are installed, and installs those that are missing with
+apt-get (through sudo when not root). The versions stated are lower bounds: those of Debian 12.
+
+  --build-only   only what building and running the command line needs, not the tests' packages
+TEXT
+}
+
+# package, lowest version. Debian 12's versions, without the Debian revision.
+build_packages='
+g++                     4:12.2
+cmake                   3.25.1
+ninja-build             1.11.1
+ccache                  4.7.5
+python3                 3.11
+libfmt-dev              9.1.0
+nlohmann-json3-dev      3.11.2
+libcli11-dev            2.1.2
+libhwy-dev              1.0.3
+libopenblas-serial-dev  0.3.21
+libxsmm-dev             1.17
+libopenmpi-dev          4.1.4
+openmpi-bin             4.1.4
+'
+test_packages='
+git                     1:2.39
+libgtest-dev            1.12.1
+libgmock-dev            1.12.1
+librapidcheck-dev       0~1033
+libbenchmark-dev        1.7.1
+libopenblas-pthread-dev 0.3.21
+clang-format-14         1:14.0.6
+clang-tidy-14           1:14.0.6
+'
+
+packages=$build_packages$test_packages
+case "${1:-}" in
+  "") ;;
+  --build-only) packages=$build_packages ;;
+  -h | --help) usage; exit 0 ;;
+  *) echo "setup.sh: unknown argument '$1'; see scripts/setup.sh --help" >&2; exit 2 ;;
+esac
+
+fail() {
+  echo "setup.sh: $1" >&2
+  exit 1
+}
+
+command -v dpkg-query > /dev/null || fail "dpkg is not here, so packages cannot be checked.
+Use Debian 12 or newer, or install the equivalents by hand (the lists stand in scripts/setup.sh)
+and build with: cmake --preset release && cmake --build --preset release"
+
+installed_version() {  # of package $1; empty when it is not installed
+  dpkg-query -W -f '${db:Status-Status} ${Version}\n' "$1" 2> /dev/null |
+    sed -n 's/^installed //p' | head -n 1
+}
+
+# Lists packages that are missing or older than needed.
+unmet() {
+  local name lowest version
+  while read -r name lowest; do
+    [ -n "$name" ] || continue
+    version=$(installed_version "$name")
+    if [ -z "$version" ] || dpkg --compare-versions "$version" lt "$lowest"; then
+      echo "$name"
+    fi
+  done <<< "$packages"
+}
+
+mapfile -t missing < <(unmet)
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  command -v sudo > /dev/null || fail "not root and no sudo here. As root run:
+  apt-get install -y --no-install-recommends ${missing[*]}"
+  as_root=(sudo)
+fi
+command -v apt-get > /dev/null ||
+  fail "apt-get is not here. Install by other means: ${missing[*]}"
+
+echo "setup.sh: installing ${missing[*]}"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+apt() {
+  if ! "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q "$@" > "$log" 2>&1 < /dev/null
+  then
+    tail -n 20 "$log" >&2
+    fail "apt-get $1 failed (its last lines are above)"
+  fi
+}
+apt update
+apt install -y --no-install-recommends "${missing[@]}"
+
+still=$(unmet)
+if [ -n "$still" ]; then
+  for name in $still; do
+    lowest=$(awk -v name="$name" '$1 == name { print $2 }' <<< "$packages")
+    echo "setup.sh: $name is '$(installed_version "$name")', needed is at least $lowest" >&2
+  done
+  fail "this system's packages are too old: use Debian 12 or newer"
+fi

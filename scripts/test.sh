@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# Sets up, builds and runs everything that runs without a GPU.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+usage() {
+  cat <<'TEXT'
+usage: scripts/test.sh [--only STAGE]... [--no-setup] [--jobs N]
+
+Stages, in this order:
+  release   everything is built with optimisation, all tests run
+  lint      scripts/lint.sh
+  asan      address and undefined behaviour sanitizers, tests labelled unit or dist
+  tsan      thread sanitizer, tests labelled unit or dist
+
+  --only STAGE   run this stage alone; may be repeated
+  --no-setup     do not check or install packages
+  --jobs N       parallel builds and tests (default: all cores)
+
+A stage that fails does not keep the others from running; the exit code is 1 when any failed.
+TEXT
+}
+
+chosen=()
+setup=1
+jobs=$(nproc)
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --only)
+      case "${2:-}" in
+        release | lint | asan | tsan) chosen+=("$2") ;;
+        *) echo "test.sh: --only takes release, lint, asan or tsan, not '${2:-}'" >&2; exit 2 ;;
+      esac
+      shift 2 ;;
+    --no-setup) setup=0; shift ;;
+    --jobs)
+      [[ "${2:-}" =~ ^[1-9][0-9]*$ ]] ||
+        { echo "test.sh: --jobs takes a positive number, not '${2:-}'" >&2; exit 2; }
+      jobs=$2; shift 2 ;;
+    -h | --help) usage; exit 0 ;;
+    *) echo "test.sh: unknown argument '$1'; see scripts/test.sh --help" >&2; exit 2 ;;
+  esac
+done
+[ ${#chosen[@]} -gt 0 ] || chosen=(release lint asan tsan)
+
+[ "$setup" -eq 0 ] || scripts/setup.sh
+# shellcheck source=scripts/build_env.sh
+. scripts/build_env.sh
+
+# Thread sanitizer needs a predictable memory map, which some kernels' randomisation breaks.
+without_randomisation=()
+if setarch -R true 2> /dev/null; then without_randomisation=(setarch -R); fi
+
+declare -A labels=([release]="" [asan]="unit|dist" [tsan]="unit|dist")
+declare -A targets=([release]="all" [asan]="tests_unit tests_dist" [tsan]="tests_unit tests_dist")
+
+# shellcheck disable=SC2317  # called through an array
+run_tests() {  # preset
+  local preset=$1 select=() launcher=()
+  [ -z "${labels[$preset]}" ] || select=(-L "${labels[$preset]}")
+  [ "$preset" != tsan ] || launcher=("${without_randomisation[@]}")
+  cmake --preset "$preset" > "build/$preset.configure.log" 2>&1 ||
+    { cat "build/$preset.configure.log"; return 1; }
+  # shellcheck disable=SC2086  # one argument per target
+  cmake --build --preset "$preset" --parallel "$jobs" --target ${targets[$preset]} || return 1
+  "${launcher[@]}" ctest --preset "$preset" --parallel "$jobs" --no-tests=error "${select[@]}" |
+    tee "build/$preset.ctest.log"
+}
+
+mkdir -p build
+declare -A result seconds
+failed=0
+for stage in "${chosen[@]}"; do
+  echo "== $stage"
+  began=$SECONDS
+  if [ "$stage" = lint ]; then command=(scripts/lint.sh); else command=(run_tests "$stage"); fi
+  [ "$stage" = lint ] || rm -f "build/$stage.ctest.log"
+  if "${command[@]}" < /dev/null; then
+    result[$stage]=passed
+  else
+    result[$stage]=FAILED
+    failed=1
+  fi
+  seconds[$stage]=$((SECONDS - began))
+done
+
+echo
+echo "== summary"
+for stage in "${chosen[@]}"; do
+  echo "$stage: ${result[$stage]} in ${seconds[$stage]} s"
+done
+for stage in "${chosen[@]}"; do
+  [ -f "build/$stage.ctest.log" ] || continue
+  echo "$stage:"
+  grep -E '^[0-9]+% tests passed' "build/$stage.ctest.log" || echo "no test ran"
+done
+exit "$failed"
