@@ -51,7 +51,8 @@ def describe(report):
     sent = report.get("bytes_sent") or {}
     for direction in ("forward", "backward"):
         if sent.get(direction):
-            print(f"  sent       {direction} {sum(sent[direction]) / 1e6:.2f} MB by all ranks together")
+            megabytes = sum(sent[direction]) / 1e6
+            print(f"  sent       {direction} {megabytes:.2f} MB by all ranks together")
     for name, figures in (report.get("tensors") or {}).items():
         text = ", ".join(f"{key} {value:.2e}" for key, value in figures.items() if number(value))
         print(f"  verified   {name:4} against float64: {text}")
