@@ -141,6 +141,7 @@ Place locate(const Rows& rows, const Run& part) {
   // Stripes interleave, so the run that begins last before the part need not be the one.
   for (auto run = after; run != rows.runs.begin();) {
     --run;
+    if (run->sequence != part.sequence) break;
     const int64_t offset = part.tokens.begin - run->tokens.begin;
     if (offset % run->tokens.stride != 0) continue;
     const int64_t index = offset / run->tokens.stride;

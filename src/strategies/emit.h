@@ -1,0 +1,91 @@
+// What the strategies share: heads exchanged inside groups of ranks, keys and values between them.
+//
+// Ranks form `rings` groups of `ways` neighbours. Inside a group an all-to-all gives every member
+// all of the group's tokens for a share of the heads; between groups, members with the same share
+// exchange keys and values. ways = 1 is a plain ring, rings = 1 a plain all-to-all.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "longspan/schedule.h"
+#include "schedule/builder.h"
+#include "strategies/group.h"
+
+namespace longspan {
+
+struct Arrangement {
+  int ways = 1;
+  int rings = 1;
+  bool gather = false;  // keys and values arrive in one exchange instead of rings - 1 steps
+};
+
+/// The schedule of one rank and direction. ways * rings == ranks.
+Schedule emit(const Setting& setting, Direction direction, int rank, std::string_view strategy,
+              Arrangement arrangement);
+
+/// Tags keep the exchanges of a call apart; inside one, messages match in order.
+enum Tag : uint32_t { kToHeads = 1, kFromHeads = 2, kKeysValues = 3, kPartialGradients = 4 };
+
+/// The state of one emission.
+struct Emission {
+  Emission(const Setting& setting, Direction direction, int rank, std::string_view strategy,
+           Arrangement arrangement);
+
+  int member_rank(int member) const { return group * arrangement.ways + member; }
+  int group_rank(int other_group) const { return other_group * arrangement.ways + member; }
+  /// Tokens that the attend steps of a group's members work on.
+  Rows group_rows(SideOf side, int group) const;
+  /// A buffer over the attend rows of q or k (by quantity) for this rank's heads.
+  Buffer head_buffer(Quantity quantity, DType dtype, std::string name) const;
+  BufferId operand(Quantity quantity, DType dtype);
+  BufferId workspace(Buffer buffer);
+  int64_t dim_of(Quantity quantity) const;
+
+  const Setting& setting;
+  const Problem& problem;
+  Direction direction;
+  int rank;
+  Arrangement arrangement;
+  int group;
+  int member;
+  HeadShare share;
+  Rows own_q, own_k;  // valid rows of this rank's tensors
+  Rows q, k;          // rows that attend works on: the own ones, or all of the group's
+  Builder builder;
+  RegionId send, recv;  // of both head exchanges: the way back reuses the buffers of the way in
+};
+
+bool is_key_side(Quantity quantity);  // rows are keys, heads are key heads
+inline SideOf side_of(Quantity quantity) {
+  return is_key_side(quantity) ? SideOf::kKey : SideOf::kQuery;
+}
+
+/// From a buffer in sequence layout to one in head layout, or back.
+struct Move {
+  BufferId from = kNone;
+  BufferId to = kNone;
+};
+
+/// One packed exchange from sequence layout to head layout inside the group.
+void exchange_to_heads(Emission& emission, const std::vector<Move>& moves);
+/// One packed exchange back. Results are converted to the type of their target before they travel,
+/// except dk and dv of shared key heads, which are added at their owner in accumulator type.
+void exchange_from_heads(Emission& emission, const std::vector<Move>& moves);
+
+/// Copies valid rows between two buffers whose rows are `rows`.
+std::vector<Copy> copy_rows(const Rows& rows, BufferId from, BufferId to, int64_t heads);
+
+/// Buffers of the attend steps.
+struct AttendBuffers {
+  BufferId q = kNone, k = kNone, v = kNone;
+  BufferId o = kNone, lse = kNone;
+  BufferId dout = kNone, delta = kNone, dq = kNone, dk = kNone, dv = kNone;
+};
+
+/// Emits all attend steps and what moves keys, values and their partial gradients between groups.
+/// Returns the most key rows of any part.
+int64_t attend_all(Emission& emission, const AttendBuffers& buffers);
+
+}  // namespace longspan
