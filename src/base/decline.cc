@@ -1,0 +1,27 @@
+#include "longspan/decline.h"
+
+namespace longspan {
+
+std::string_view name(DeclineCode code) {
+  switch (code) {
+    case DeclineCode::kDType: return "dtype";
+    case DeclineCode::kHeadDim: return "head_dim";
+    case DeclineCode::kHeads: return "heads";
+    case DeclineCode::kMask: return "mask";
+    case DeclineCode::kLayout: return "layout";
+    case DeclineCode::kLengths: return "lengths";
+    case DeclineCode::kCapacity: return "capacity";
+    case DeclineCode::kDirection: return "direction";
+    case DeclineCode::kPartials: return "partials";
+    case DeclineCode::kRanks: return "ranks";
+    case DeclineCode::kTopology: return "topology";
+    case DeclineCode::kStrategy: return "strategy";
+    case DeclineCode::kKey: return "key";
+    case DeclineCode::kDevice: return "device";
+    case DeclineCode::kNotBuilt: return "not_built";
+    case DeclineCode::kOff: return "off";
+  }
+  return "";
+}
+
+}  // namespace longspan
