@@ -100,8 +100,11 @@ def project_target(root, path, header):
     if (root / "src" / header).exists():
         return ("src", header.split("/")[0])
     here = root / pathlib.PurePosixPath(path).parent / header
-    in_tests = root / "tests" / header
-    if here.exists() or (within(path, "tests") and in_tests.exists()):
+    if here.exists():
+        return ("own", header)
+    # Tests share a kit, and look into the command line's parts.
+    shared = (root / "tests" / header, root / "tools/longspan" / header)
+    if within(path, "tests") and any(file.exists() for file in shared):
         return ("own", header)
     return None
 

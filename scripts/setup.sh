@@ -59,8 +59,8 @@ Use Debian 12 or newer, or install the equivalents by hand (the lists stand in s
 and build with: cmake --preset release && cmake --build --preset release"
 
 installed_version() {  # of package $1; empty when it is not installed
-  dpkg-query -W -f '${db:Status-Status} ${Version}\n' "$1" 2> /dev/null |
-    sed -n 's/^installed //p' | head -n 1
+  { dpkg-query -W -f '${db:Status-Status} ${Version}\n' "$1" 2> /dev/null || true; } |
+    sed -n '/^installed /{s///p;q}'
 }
 
 # Lists packages that are missing or older than needed.
