@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Reads JSON reports of `longspan run` and tells what they verified.
 
-usage: report_checks.py REPORT            prints the figures of one report
+usage: report_checks.py REPORT                prints the figures of one report
        report_checks.py --summary REPORT...   prints "PASS <n> checks", or what failed
+       report_checks.py --self-test           checks that bad reports do not pass
 
 A check is one tensor of a report with status "pass", compared with float64. A report without all
 of o, lse, dq, dk and dv, or with a figure that is no number, fails. Exit code 0 only on pass.
@@ -58,7 +59,28 @@ def describe(report):
         print(f"  verified   {name:4} against float64: {text}")
 
 
+def self_test():
+    good = {"status": "pass", "tensors": {name: {"relative_rms": 1e-7} for name in EXPECTED}}
+    without_dv = {name: good["tensors"][name] for name in EXPECTED if name != "dv"}
+    bad = [
+        {},
+        {**good, "status": "fail"},
+        {**good, "status": "declined", "message": "why"},
+        {**good, "tensors": None},
+        {**good, "tensors": without_dv},
+        {**good, "tensors": {**good["tensors"], "o": {"relative_rms": None}}},
+        {**good, "tensors": {**good["tensors"], "o": {"relative_rms": math.inf}}},
+        {**good, "tensors": {**good["tensors"], "o": {}}},
+    ]
+    wrong = [f"accepted: {report}" for report in bad if not problems(report)]
+    return wrong + ([f"rejected: {good}"] if problems(good) else [])
+
+
 def main(arguments):
+    if arguments == ["--self-test"]:
+        wrong = self_test()
+        print("\n".join(wrong) or "report_checks self-test: bad reports are found")
+        return 1 if wrong else 0
     summary = arguments[:1] == ["--summary"]
     paths = arguments[1:] if summary else arguments
     if not paths or (not summary and len(paths) != 1):
