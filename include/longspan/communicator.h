@@ -27,6 +27,9 @@ struct Topology {
 
 enum class TransferKind { kSend, kRecv };
 
+/// Tags above this one are reserved for the library's own messages.
+inline constexpr uint32_t kLargestTag = 0x7fffff00;
+
 /// One side of a message. The pair (peer, tag) matches in order of posting; both sides must state
 /// the same number of bytes.
 struct Transfer {

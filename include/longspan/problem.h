@@ -55,6 +55,8 @@ struct Capacity {
 /// Most rows that one tensor may have. Keeps every area below 2^62.
 inline constexpr int64_t kMaxTokens = int64_t{1} << 31;
 inline constexpr int64_t kMaxDim = 576;
+/// Most elements of one tensor. Keeps every size and sum of sizes in bytes inside 63 bits.
+inline constexpr int64_t kMaxElements = int64_t{1} << 50;
 
 struct Problem {
   DType dtype = DType::kF32;
@@ -86,7 +88,7 @@ struct Problem {
   std::string text() const;
 };
 
-/// The keys of a problem text, each checked for its own syntax and range but not against the others.
+/// The keys of a problem text and their values, not yet checked against each other.
 struct ProblemFields {
   std::map<std::string, std::string> values;
 
@@ -110,14 +112,14 @@ std::span<const KeyInfo> problem_keys();
 /// invalid_argument naming key, value and what is allowed.
 Result<ProblemFields> parse_fields(std::string_view text);
 
-/// Checks the keys against each other, fills in defaults and resolves offsets.
+/// Checks every key, and the keys against each other; fills in defaults and resolves offsets.
 Result<Problem> make_problem(const ProblemFields& fields);
 
 /// parse_fields, then make_problem.
 Result<Problem> parse_problem(std::string_view text);
 
-/// Checks a Problem that code filled in by hand (all fields but capacity, which is set from the
-/// lengths when zero).
+/// Checks a Problem that code filled in by hand (all fields; capacity is set from the lengths when
+/// zero).
 Result<Problem> validated(Problem problem);
 
 /// Sequence lengths from cumulative ones, int32 or int64 widened: needs cu[0] == 0, monotone.

@@ -1,0 +1,153 @@
+#include "engine/agreement.h"
+
+#include <fmt/format.h>
+
+#include "longspan/version.h"
+
+namespace longspan {
+namespace {
+
+/// FNV-1a, 64 bit: equal on every machine, unlike std::hash.
+class Hash {
+ public:
+  void bytes(std::string_view data) {
+    for (const char c : data) step(static_cast<unsigned char>(c));
+  }
+  void word(uint64_t value) {
+    for (int i = 0; i < 8; ++i) step(static_cast<unsigned char>(value >> (8 * i)));
+  }
+  template <class... T>
+  void words(T... values) {
+    (word(static_cast<uint64_t>(values)), ...);
+  }
+  uint64_t value() const { return value_; }
+
+ private:
+  void step(unsigned char byte) { value_ = (value_ ^ byte) * 0x100000001b3u; }
+  uint64_t value_ = 0xcbf29ce484222325u;
+};
+
+void add(Hash& hash, const std::vector<Run>& runs) {
+  for (const Run& run : runs) {
+    hash.words(run.row, run.sequence, run.tokens.begin, run.tokens.end, run.tokens.stride,
+               run.valid);
+  }
+}
+
+void add(Hash& hash, const Step& step) {
+  hash.words(step.kind, step.q, step.o, step.lse, step.dout, step.delta, step.dq);
+  for (const StepId id : step.after) hash.word(static_cast<uint64_t>(id));
+  for (const Part& part : step.parts) {
+    hash.words(part.after, part.k, part.v, part.dk, part.dv);
+    for (const PlacedTile& t : part.tiles) {
+      hash.words(t.q_row, t.k_row, t.tile.sequence, t.tile.q.begin, t.tile.q.end, t.tile.q.stride,
+                 t.tile.k.begin, t.tile.k.end, t.tile.band.lo, t.tile.band.hi);
+    }
+  }
+  for (const Copy& c : step.copies) {
+    hash.words(c.src, c.dst, c.src_row, c.src_step, c.dst_row, c.dst_step, c.rows, c.src_head,
+               c.dst_head, c.heads);
+  }
+  for (const Fill& f : step.fills) hash.words(f.buffer, f.row, f.rows);
+  for (const Message& m : step.messages) {
+    hash.words(m.kind, m.peer, m.tag, m.offset, m.bytes);
+    for (const BufferId id : m.buffers) hash.word(static_cast<uint64_t>(id));
+  }
+}
+
+}  // namespace
+
+uint64_t hash_bytes(std::string_view bytes) {
+  Hash hash;
+  hash.bytes(bytes);
+  return hash.value();
+}
+
+uint64_t hash_schedule(const Schedule& schedule) {
+  Hash hash;
+  hash.bytes(schedule.strategy);
+  for (const Buffer& b : schedule.buffers) {
+    hash.words(b.space, b.quantity, b.dtype, b.rows, b.heads, b.dim, b.offset, b.head_begin);
+    add(hash, b.runs);
+  }
+  for (const Step& step : schedule.steps) add(hash, step);
+  return hash.value();
+}
+
+std::vector<Fact> facts(const Problem& problem, const Options& options, const Topology& topology) {
+  std::vector<Fact> result;
+  const auto fact = [&](std::string_view field, auto... words) {
+    Hash hash;
+    hash.words(words...);
+    result.push_back({field, hash.value()});
+  };
+  const auto text = [&](std::string_view field, std::string_view value) {
+    result.push_back({field, hash_bytes(value)});
+  };
+  text("version", LONGSPAN_VERSION);
+  fact("dtype", problem.dtype);
+  fact("heads", problem.heads_q, problem.heads_kv);
+  fact("dim", problem.dim_qk);
+  fact("dim_v", problem.dim_v);
+  Hash lengths, padded;
+  for (const Sequence& s : problem.lengths.sequences) {
+    lengths.words(s.q_length, s.k_length);
+    padded.words(s.q_extent, s.k_extent);
+  }
+  result.push_back({"lengths", lengths.value()});
+  result.push_back({"padded", padded.value()});
+  fact("tokens", problem.lengths.tokens_q, problem.lengths.tokens_k);
+  fact("mask", problem.mask);
+  fact("align", problem.align);
+  fact("layout", problem.layout);
+  text("scale", fmt::format("{}", problem.scale));
+  std::string other;
+  for (const auto& [key, value] : problem.not_offered) other += key + "=" + value + " ";
+  text("other keys", other);
+  text("forward strategy", options.forward.strategy);
+  text("backward strategy", options.backward.strategy);
+  text("partition", options.partition);
+  const auto routing = [](const Routing& r) {
+    return fmt::format("{}:{}", static_cast<int>(r.mode), r.provider);
+  };
+  text("forward provider", routing(options.forward.routing));
+  text("backward provider", routing(options.backward.routing));
+  fact("require_fp32_partials", options.require_fp32_partials);
+  const Rates& rates = options.rates;
+  text("rates", fmt::format("{} {} {} {} {} {} {} {}", rates.forward_flops, rates.backward_flops,
+                            rates.memory_bytes, rates.node_bytes, rates.network_bytes,
+                            rates.node_latency, rates.network_latency, rates.launch_seconds));
+  std::string nodes;
+  for (const int node : topology.node_of_rank) nodes += fmt::format("{},", node);
+  text("topology", nodes);
+  return result;
+}
+
+Status agree(Communicator& communicator, std::span<const Fact> facts, const Status& mine,
+             std::chrono::milliseconds deadline) {
+  std::vector<uint64_t> words = {mine.ok() ? uint64_t{1} : uint64_t{0}};
+  for (const Fact& fact : facts) words.push_back(fact.hash);
+  auto exchanged = exchange_words(communicator, words, deadline);
+  if (!mine.ok()) return mine;
+  LONGSPAN_TRY(const std::vector<uint64_t> all, std::move(exchanged));
+  const size_t width = words.size();
+  for (int rank = 0; rank < communicator.size(); ++rank) {
+    if (all[static_cast<size_t>(rank) * width] == 1) continue;
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("rank {} could not prepare the problem; its own error says why", rank),
+                 "agreement"};
+  }
+  for (size_t i = 0; i < facts.size(); ++i) {
+    for (int rank = 1; rank < communicator.size(); ++rank) {
+      if (all[static_cast<size_t>(rank) * width + i + 1] == all[i + 1]) continue;
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("ranks disagree on {}: rank {} differs from rank 0; give every rank "
+                               "the same problem and options",
+                               facts[i].field, rank),
+                   "agreement"};
+    }
+  }
+  return {};
+}
+
+}  // namespace longspan

@@ -1,0 +1,46 @@
+// The prepared problem behind longspan::Call.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "longspan/engine.h"
+
+namespace longspan {
+
+/// One direction, ready to run.
+struct Prepared {
+  Schedule schedule;
+  std::shared_ptr<const Plan> plan;  // null when this rank has no tiles
+  size_t workspace_bytes = 0;        // schedule, then plan
+};
+
+class PreparedCall final : public Call {
+ public:
+  PreparedCall(Setting setting, Explanation explanation, std::array<Prepared, 2> directions,
+               int rank);
+
+  const Problem& problem() const override { return setting_.problem; }
+  const Partition& partition() const override { return setting_.partition; }
+  const Explanation& explanation() const override { return explanation_; }
+  const Schedule& schedule(Direction d) const override { return prepared(d).schedule; }
+  const std::vector<BufferSpec>& saved_layout() const override { return saved_layout_; }
+  size_t workspace_bytes(Direction d) const override { return prepared(d).workspace_bytes; }
+
+  const Prepared& prepared(Direction d) const { return directions_[static_cast<size_t>(d)]; }
+  int rank() const { return rank_; }
+  const Setting& setting() const { return setting_; }
+
+ private:
+  Setting setting_;
+  Explanation explanation_;
+  std::array<Prepared, 2> directions_;
+  int rank_;
+  std::vector<BufferSpec> saved_layout_;
+};
+
+/// What forward keeps: aliases that backward reads, then the buffers of its own.
+std::vector<BufferSpec> saved_layout(const Schedule& forward, const Schedule& backward);
+
+}  // namespace longspan

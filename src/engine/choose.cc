@@ -1,0 +1,194 @@
+#include "engine/choose.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "plan/select.h"
+
+namespace longspan {
+namespace {
+
+/// Ranks that stand for all when costs are compared and providers asked.
+std::vector<int> sample_ranks(int ranks) {
+  constexpr int kMost = 8;
+  std::vector<int> sample;
+  const int count = std::min(ranks, kMost);
+  for (int i = 0; i < count; ++i) {
+    sample.push_back(count == 1 ? 0 : static_cast<int>(int64_t{ranks - 1} * i / (count - 1)));
+  }
+  return sample;
+}
+
+/// Strategies that may run a direction; the others' declines go to the selection.
+Result<std::vector<const Strategy*>> candidates(const std::string& wanted, const Setting& setting,
+                                                Direction direction, Selection& selection) {
+  std::vector<const Strategy*> result;
+  if (wanted != "auto") {
+    LONGSPAN_TRY(const Strategy* const strategy, find_strategy(wanted));
+    result = {strategy};
+  } else {
+    result.assign(strategies().begin(), strategies().end());
+  }
+  std::erase_if(result, [&](const Strategy* strategy) {
+    const Verdict verdict = strategy->consider(setting, direction);
+    const Decline* decline = declined(verdict);
+    if (decline == nullptr) return false;
+    selection.declines.push_back(
+        {std::string(strategy->name), std::string(name(direction)), *decline});
+    return true;
+  });
+  return result;
+}
+
+/// Prices strategies by the slowest sampled rank.
+class Pricing {
+ public:
+  Pricing(Setting& setting, const Rates& rates)
+      : setting_(setting), rates_(rates), ranks_(sample_ranks(setting.topology.ranks())) {}
+
+  Result<double> seconds(const Strategy& strategy, Direction direction, bool after_same) {
+    const auto key = std::tuple(strategy.name, direction, after_same);
+    if (const auto known = known_.find(key); known != known_.end()) return known->second;
+    setting_.forward = after_same ? strategy.name : std::string_view("other");
+    setting_.backward = strategy.name;
+    if (direction == Direction::kForward) setting_.forward = strategy.name;
+    double slowest = 0;
+    for (const int rank : ranks_) {
+      LONGSPAN_TRY(const Schedule schedule, strategy.build(setting_, direction, rank));
+      slowest = std::max(slowest, cost(schedule, setting_.topology, rates_).seconds);
+    }
+    known_.emplace(key, slowest);
+    return slowest;
+  }
+
+ private:
+  Setting& setting_;
+  const Rates& rates_;
+  std::vector<int> ranks_;
+  std::map<std::tuple<std::string_view, Direction, bool>, double> known_;
+};
+
+std::string reason(const std::string& wanted, int ranks, double seconds) {
+  if (wanted != "auto") return "as asked";
+  if (ranks == 1) return "one rank: nothing moves";
+  return fmt::format("least modelled time, {:.3g} ms", seconds * 1e3);
+}
+
+/// The pair with the least modelled time. What forward keeps depends on backward, so both are
+/// chosen together.
+Status choose_strategies(Setting& setting, const Options& options, Explanation& explanation) {
+  LONGSPAN_TRY(const auto forward, candidates(options.forward.strategy, setting,
+                                              Direction::kForward, explanation.forward));
+  LONGSPAN_TRY(const auto backward, candidates(options.backward.strategy, setting,
+                                               Direction::kBackward, explanation.backward));
+  Pricing pricing(setting, options.rates);
+  const int ranks = setting.topology.ranks();
+  const bool priced = ranks > 1 && (forward.size() > 1 || backward.size() > 1);
+  double least = std::numeric_limits<double>::infinity();
+  double forward_seconds = 0;
+  double backward_seconds = 0;
+  for (const Strategy* f : forward) {
+    for (const Strategy* b : backward) {
+      double f_seconds = 0;
+      double b_seconds = 0;
+      if (priced) {
+        LONGSPAN_TRY(f_seconds, pricing.seconds(*f, Direction::kForward, true));
+        LONGSPAN_TRY(b_seconds, pricing.seconds(*b, Direction::kBackward, f == b));
+      }
+      if (f_seconds + b_seconds >= least) continue;
+      least = f_seconds + b_seconds;
+      forward_seconds = f_seconds;
+      backward_seconds = b_seconds;
+      explanation.forward.strategy = f;
+      explanation.backward.strategy = b;
+    }
+  }
+  explanation.forward.strategy_reason = reason(options.forward.strategy, ranks, forward_seconds);
+  explanation.backward.strategy_reason = reason(options.backward.strategy, ranks, backward_seconds);
+  return {};
+}
+
+/// A rank's tile problem in both directions, of the ranks that have tiles.
+Result<std::vector<TileProblem>> tile_problems(const Setting& setting, Direction direction) {
+  const std::string& strategy =
+      direction == Direction::kForward ? setting.forward : setting.backward;
+  LONGSPAN_TRY(const Strategy* const found, find_strategy(strategy));
+  std::vector<TileProblem> problems;
+  for (const int rank : sample_ranks(setting.topology.ranks())) {
+    LONGSPAN_TRY(const Schedule schedule, found->build(setting, direction, rank));
+    if (schedule.tiles.heads_q > 0) problems.push_back(schedule.tiles);
+  }
+  return problems;
+}
+
+Status choose_provider(const Setting& setting, Direction direction, const Device& device,
+                       const Options& options, PlanCache& cache, Selection& selection) {
+  const Routing& routing = (direction == Direction::kForward ? options.forward : options.backward)
+                               .routing;
+  LONGSPAN_TRY(const std::vector<TileProblem> problems, tile_problems(setting, direction));
+  const bool merges = setting.topology.ranks() > 1;
+  ProviderChoice choice = select_provider(cache, providers(), problems, device, routing,
+                                          options.require_fp32_partials && merges);
+  selection.provider = choice.provider;
+  selection.provider_reason = std::move(choice.reason);
+  selection.declines.insert(selection.declines.end(), choice.declines.begin(),
+                            choice.declines.end());
+  return {};
+}
+
+}  // namespace
+
+Result<Choice> choose(const Problem& problem, const Topology& topology, const Device& device,
+                      const Options& options, PlanCache& cache) {
+  if (topology.ranks() < 1) {
+    return Error{ErrorCode::kInvalidArgument, "ranks 0: at least 1 is needed", "engine"};
+  }
+  Choice choice;
+  Explanation& explanation = choice.explanation;
+  Setting& setting = choice.setting;
+  LONGSPAN_TRY(setting.problem, validated(problem));
+  setting.topology = topology;
+  if (options.partition == "auto") {
+    PartitionChoice chosen = choose_partition(setting.problem, topology.ranks());
+    explanation.partition = chosen.kind;
+    explanation.partition_reason = std::move(chosen.reason);
+  } else {
+    LONGSPAN_TRY(explanation.partition, parse_partition(options.partition));
+    explanation.partition_reason = "as asked";
+  }
+  LONGSPAN_TRY(setting.partition,
+               Partition::make(setting.problem, explanation.partition, topology.ranks()));
+  LONGSPAN_CHECK_OK(choose_strategies(setting, options, explanation));
+  if (!explanation.forward.strategy || !explanation.backward.strategy) return choice;
+  setting.forward = explanation.forward.strategy->name;
+  setting.backward = explanation.backward.strategy->name;
+  LONGSPAN_CHECK_OK(choose_provider(setting, Direction::kForward, device, options, cache,
+                                    explanation.forward));
+  LONGSPAN_CHECK_OK(choose_provider(setting, Direction::kBackward, device, options, cache,
+                                    explanation.backward));
+  return choice;
+}
+
+std::string Explanation::text() const {
+  std::string text;
+  for (const Selection* selection : {&forward, &backward}) {
+    for (const NamedDecline& d : selection->declines) {
+      text += fmt::format("{}{} {} declines ({}): {}", text.empty() ? "" : "; ", d.direction, d.name,
+                          name(d.decline.code), d.decline.detail);
+    }
+  }
+  return text;
+}
+
+Result<Explanation> explain(const Problem& problem, const Topology& topology, const Device& device,
+                            const Options& options) {
+  const std::shared_ptr<PlanCache> cache = options.plans ? options.plans : make_plan_cache();
+  LONGSPAN_TRY(Choice choice, choose(problem, topology, device, options, *cache));
+  return std::move(choice.explanation);
+}
+
+}  // namespace longspan

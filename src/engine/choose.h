@@ -1,0 +1,18 @@
+// The choice of partition, strategies and providers behind explain() and Engine::prepare().
+#pragma once
+
+#include "longspan/engine.h"
+#include "plan/cache.h"
+
+namespace longspan {
+
+struct Choice {
+  Explanation explanation;
+  Setting setting;  // strategies named only where explanation.ok()
+};
+
+/// Pure but for the cache: equal arguments give equal choices on every rank.
+Result<Choice> choose(const Problem& problem, const Topology& topology, const Device& device,
+                      const Options& options, PlanCache& cache);
+
+}  // namespace longspan

@@ -1,0 +1,249 @@
+#include "longspan/engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <list>
+#include <utility>
+
+#include "engine/agreement.h"
+#include "engine/call.h"
+#include "engine/choose.h"
+#include "engine/executor.h"
+#include "plan/cache.h"
+
+namespace longspan {
+namespace {
+
+/// Beyond this many ranks every rank proves only that its own schedule equals what the others
+/// derive: building all of them on every rank would grow with the square.
+constexpr int kMostCheckedRanks = 16;
+
+/// Calls kept for problems that come back.
+constexpr size_t kMostCalls = 64;
+
+Error invalid(std::string message) {
+  return {ErrorCode::kInvalidArgument, std::move(message), "engine"};
+}
+
+class EngineImpl final : public Engine {
+ public:
+  EngineImpl(Options options, std::shared_ptr<Communicator> communicator, Device device)
+      : options_(std::move(options)),
+        communicator_(std::move(communicator)),
+        device_(std::move(device)),
+        executor_(*communicator_, *device_.workers) {}
+
+  Result<std::shared_ptr<const Call>> prepare(const Problem& problem) override;
+  Status forward(const Call& call, const ForwardOperands& x, const Saved& saved,
+                 Workspace workspace, Stream&) override;
+  Status backward(const Call& call, const BackwardOperands& x, const Saved& saved,
+                  Workspace workspace, Stream&) override;
+
+  Counters counters() const override {
+    Counters result = counters_;
+    result.attend_launches = executor_.attend_launches();
+    return result;
+  }
+  CacheStatistics cache_statistics() const override { return options_.plans->statistics(); }
+
+ private:
+  Result<std::shared_ptr<const PreparedCall>> build(const Problem& problem) const;
+  Result<Prepared> prepare_direction(const Setting& setting, Direction direction,
+                                     const Selection& selection) const;
+  Status run(const Call& call, Direction direction, const OperandViews& views, const Saved& saved,
+             Workspace workspace, double scale);
+
+  Options options_;
+  std::shared_ptr<Communicator> communicator_;
+  Device device_;
+  Executor executor_;
+  std::list<std::shared_ptr<const PreparedCall>> calls_;  // most recent first
+  Counters counters_;
+  Status broken_;  // a lost peer or a failed transfer: no further call can match the others'
+};
+
+Result<Prepared> EngineImpl::prepare_direction(const Setting& setting, Direction direction,
+                                               const Selection& selection) const {
+  const int ranks = setting.topology.ranks();
+  const int rank = communicator_->rank();
+  Prepared prepared;
+  if (options_.check_schedules && ranks <= kMostCheckedRanks) {
+    std::vector<Schedule> all;
+    for (int r = 0; r < ranks; ++r) {
+      LONGSPAN_TRY(Schedule schedule, selection.strategy->build(setting, direction, r));
+      all.push_back(std::move(schedule));
+    }
+    LONGSPAN_CHECK_OK(check(setting, all));
+    prepared.schedule = std::move(all[static_cast<size_t>(rank)]);
+  } else {
+    LONGSPAN_TRY(prepared.schedule, selection.strategy->build(setting, direction, rank));
+  }
+  prepared.workspace_bytes = static_cast<size_t>(prepared.schedule.workspace_bytes);
+  if (prepared.schedule.tile_count() > 0) {
+    LONGSPAN_TRY(prepared.plan, options_.plans->plan(*selection.provider, prepared.schedule.tiles,
+                                                     device_));
+    prepared.workspace_bytes += prepared.plan->workspace_bytes();
+  }
+  return prepared;
+}
+
+Result<std::shared_ptr<const PreparedCall>> EngineImpl::build(const Problem& problem) const {
+  LONGSPAN_TRY(Choice choice, choose(problem, communicator_->topology(), device_, options_,
+                                     *options_.plans));
+  if (!choice.explanation.ok()) {
+    return Error{ErrorCode::kUnsupported, choice.explanation.text(), "selection"};
+  }
+  LONGSPAN_TRY(Prepared forward, prepare_direction(choice.setting, Direction::kForward,
+                                                   choice.explanation.forward));
+  LONGSPAN_TRY(Prepared backward, prepare_direction(choice.setting, Direction::kBackward,
+                                                    choice.explanation.backward));
+  std::array<Prepared, 2> directions = {std::move(forward), std::move(backward)};
+  return std::make_shared<const PreparedCall>(std::move(choice.setting),
+                                              std::move(choice.explanation), std::move(directions),
+                                              communicator_->rank());
+}
+
+/// The schedule of rank 0 stands for all: every rank derives it from the same facts.
+Result<uint64_t> common_hash(const PreparedCall& call, const Setting& setting) {
+  uint64_t hash = 0;
+  for (const auto& [direction, selection] :
+       {std::pair{Direction::kForward, &call.explanation().forward},
+        std::pair{Direction::kBackward, &call.explanation().backward}}) {
+    LONGSPAN_TRY(const Schedule first, selection->strategy->build(setting, direction, 0));
+    hash = hash * 31 + hash_schedule(first);
+    hash = hash * 31 + hash_bytes(selection->provider->name());
+  }
+  return hash;
+}
+
+Result<std::shared_ptr<const Call>> EngineImpl::prepare(const Problem& problem) {
+  LONGSPAN_CHECK_OK(broken_);
+  for (auto known = calls_.begin(); known != calls_.end(); ++known) {
+    if ((*known)->problem() == problem) {
+      calls_.splice(calls_.begin(), calls_, known);
+      return std::shared_ptr<const Call>(calls_.front());
+    }
+  }
+  const auto checked = validated(problem);
+  const Status mine = checked.ok() ? Status() : Status(checked.error());
+  LONGSPAN_CHECK_OK(agree(*communicator_, facts(problem, options_, communicator_->topology()), mine,
+                          options_.deadline));
+  auto built = build(*checked);
+  Fact schedule{"schedule", 0};
+  Status outcome;
+  if (built.ok()) {
+    auto hash = common_hash(**built, (*built)->setting());
+    if (hash.ok()) schedule.hash = *hash;
+    if (!hash.ok()) outcome = std::move(hash).error();
+  } else {
+    outcome = built.error();
+  }
+  LONGSPAN_CHECK_OK(agree(*communicator_, {&schedule, 1}, outcome, options_.deadline));
+  calls_.push_front(*built);
+  if (calls_.size() > kMostCalls) calls_.pop_back();
+  return std::shared_ptr<const Call>(calls_.front());
+}
+
+Status EngineImpl::run(const Call& call, Direction direction, const OperandViews& views,
+                       const Saved& saved, Workspace workspace, double scale) {
+  const auto& prepared_call = static_cast<const PreparedCall&>(call);
+  if (prepared_call.rank() != communicator_->rank()) {
+    return invalid(fmt::format("the call was prepared by rank {}; this engine is rank {}",
+                               prepared_call.rank(), communicator_->rank()));
+  }
+  const Prepared& prepared = prepared_call.prepared(direction);
+  const Status status = executor_.run({.schedule = prepared.schedule,
+                                       .plan = prepared.plan.get(),
+                                       .operands = views,
+                                       .saved = saved,
+                                       .workspace = workspace,
+                                       .scale = scale,
+                                       .deadline = options_.deadline});
+  if (!status.ok()) {
+    communicator_->abandon(status.error());
+    broken_ = status;
+    return status;
+  }
+  const int64_t sent = prepared.schedule.bytes_sent();
+  (direction == Direction::kForward ? counters_.bytes_sent_forward
+                                    : counters_.bytes_sent_backward) = sent;
+  return {};
+}
+
+Status EngineImpl::forward(const Call& call, const ForwardOperands& x, const Saved& saved,
+                           Workspace workspace, Stream&) {
+  LONGSPAN_CHECK_OK(broken_);
+  LONGSPAN_CHECK_OK(bind(call, x, saved, workspace));
+  OperandViews views;
+  at(views, Quantity::kQ) = x.q;
+  at(views, Quantity::kK) = x.k;
+  at(views, Quantity::kV) = x.v;
+  at(views, Quantity::kO) = x.o;
+  at(views, Quantity::kLse) = x.lse;
+  return run(call, Direction::kForward, views, saved, workspace, x.scale);
+}
+
+Status EngineImpl::backward(const Call& call, const BackwardOperands& x, const Saved& saved,
+                            Workspace workspace, Stream&) {
+  LONGSPAN_CHECK_OK(broken_);
+  LONGSPAN_CHECK_OK(bind(call, x, saved, workspace));
+  OperandViews views;
+  at(views, Quantity::kQ) = x.q;
+  at(views, Quantity::kK) = x.k;
+  at(views, Quantity::kV) = x.v;
+  at(views, Quantity::kO) = x.o;
+  at(views, Quantity::kLse) = x.lse;
+  at(views, Quantity::kDout) = x.dout;
+  at(views, Quantity::kDq) = x.dq;
+  at(views, Quantity::kDk) = x.dk;
+  at(views, Quantity::kDv) = x.dv;
+  return run(call, Direction::kBackward, views, saved, workspace, x.scale);
+}
+
+}  // namespace
+
+PreparedCall::PreparedCall(Setting setting, Explanation explanation,
+                           std::array<Prepared, 2> directions, int rank)
+    : setting_(std::move(setting)),
+      explanation_(std::move(explanation)),
+      directions_(std::move(directions)),
+      rank_(rank),
+      saved_layout_(longspan::saved_layout(directions_[0].schedule, directions_[1].schedule)) {}
+
+std::vector<BufferSpec> saved_layout(const Schedule& forward, const Schedule& backward) {
+  std::vector<BufferSpec> specs;
+  for (const Quantity quantity :
+       {Quantity::kQ, Quantity::kK, Quantity::kV, Quantity::kO, Quantity::kLse}) {
+    for (const Buffer& b : backward.buffers) {
+      if (b.space != Space::kOperand || b.quantity != quantity) continue;
+      specs.push_back({b.name, b.dtype, {b.rows, b.heads, b.dim}, std::string(name(quantity))});
+    }
+  }
+  for (const Buffer& b : forward.buffers) {
+    if (b.space == Space::kSaved) specs.push_back({b.name, b.dtype, {b.rows, b.heads, b.dim}, ""});
+  }
+  return specs;
+}
+
+Result<std::unique_ptr<Engine>> Engine::create(Options options,
+                                               std::shared_ptr<Communicator> communicator,
+                                               Device device) {
+  if (!communicator) return invalid("communicator is null; make one (communicator.h)");
+  if (!device.workers) return invalid("device has no worker threads; use cpu_device()");
+  if (options.deadline.count() <= 0) {
+    return invalid(fmt::format("deadline {} ms: must be positive", options.deadline.count()));
+  }
+  for (const std::string* strategy : {&options.forward.strategy, &options.backward.strategy}) {
+    if (*strategy == "auto") continue;
+    LONGSPAN_TRY([[maybe_unused]] const Strategy* const found, find_strategy(*strategy));
+  }
+  if (options.partition != "auto") {
+    LONGSPAN_TRY([[maybe_unused]] const PartitionKind kind, parse_partition(options.partition));
+  }
+  if (!options.plans) options.plans = make_plan_cache();
+  return std::unique_ptr<Engine>(
+      new EngineImpl(std::move(options), std::move(communicator), std::move(device)));
+}
+
+}  // namespace longspan

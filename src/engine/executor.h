@@ -1,0 +1,60 @@
+// Runs a schedule: the only place that starts transfers and plans.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <vector>
+
+#include "longspan/communicator.h"
+#include "longspan/provider.h"
+#include "longspan/schedule.h"
+
+namespace longspan {
+
+inline constexpr size_t kQuantities = 10;
+/// One tensor of the call for each quantity; those that a direction does not use stay empty.
+using OperandViews = std::array<TensorView, kQuantities>;
+
+inline TensorView& at(OperandViews& views, Quantity quantity) {
+  return views[static_cast<size_t>(quantity)];
+}
+
+/// Everything that one execution needs.
+struct Execution {
+  const Schedule& schedule;
+  const Plan* plan;  // null when the schedule has no attend steps
+  const OperandViews& operands;
+  const std::vector<void*>& saved;  // per saved buffer of the schedule, in order of buffers
+  Workspace workspace;              // the schedule's bytes, then the plan's
+  double scale;
+  std::chrono::milliseconds deadline;
+};
+
+/// One rank's executor; keeps its lists between runs so that a repeated run allocates nothing.
+class Executor {
+ public:
+  Executor(Communicator& communicator, Workers& workers)
+      : communicator_(communicator), workers_(workers) {}
+
+  /// Returns when all steps are done, or at the first failure.
+  Status run(const Execution& execution);
+
+  int64_t attend_launches() const { return attend_launches_; }
+
+ private:
+  Status run_step(const Execution& execution, const Step& step, StepId id);
+  Status post(const Execution& execution, const Step& step, StepId id);
+  Status wait_for(const Execution& execution, StepId id);
+  Status attend(const Execution& execution, const Step& step);
+  void bind_buffers(const Execution& execution);
+  const TensorView& view(BufferId id) const { return views_[static_cast<size_t>(id)]; }
+
+  Communicator& communicator_;
+  Workers& workers_;
+  std::vector<TensorView> views_;    // per buffer
+  std::vector<Request> requests_;    // per step; id -1 when not in flight
+  std::vector<Transfer> transfers_;  // of the step being posted
+  int64_t attend_launches_ = 0;
+};
+
+}  // namespace longspan
