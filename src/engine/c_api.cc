@@ -233,7 +233,11 @@ int32_t longspan_prepare(longspan_engine* engine, const char* problem, longspan_
   return guarded(error, [&] {
     if (any_null({engine, problem, call})) return fail(invalid("an argument is NULL"), error);
     const auto parsed = longspan::parse_problem(problem);
-    if (!parsed.ok()) return fail(parsed.error(), error);
+    if (!parsed.ok()) {
+      // The other ranks are waiting for this one: an invalid problem tells them.
+      (void)engine->engine->prepare({}).ok();
+      return fail(parsed.error(), error);
+    }
     auto made = engine->engine->prepare(*parsed);
     if (!made.ok()) return fail(made.error(), error);
     *call = new longspan_call{std::move(*made)};

@@ -67,12 +67,27 @@ BufferId place_field(Emission& e, RegionId region, Quantity quantity, DType dtyp
                                   .runs = compact.runs});
 }
 
-/// The type in which a result travels home.
-DType wire_type(const Emission& e, const Buffer& target) {
-  const bool shared = is_key_side(target.quantity) &&
-                      shares_kv_heads(e.problem, e.arrangement.ways);
-  return shared ? accumulator(e.problem.dtype) : target.dtype;
+/// dk and dv of shared key heads are partial: they travel in accumulator type and are added at home.
+bool is_partial(const Emission& e, Quantity quantity) {
+  return is_key_side(quantity) && shares_kv_heads(e.problem, e.arrangement.ways);
 }
+
+/// One exchange as it is put together, member by member.
+struct Exchange {
+  std::vector<Copy> pack, own, unpack;
+  std::vector<Message> messages;
+
+  void add(int peer, uint32_t tag, std::vector<BufferId> sent, std::vector<BufferId> received) {
+    messages.push_back(Builder::message(TransferKind::kSend, peer, tag, std::move(sent)));
+    messages.push_back(Builder::message(TransferKind::kRecv, peer, tag, std::move(received)));
+  }
+  void emit(Builder& builder) && {
+    builder.copy(StepKind::kPack, std::move(pack));
+    builder.transfer(StepKind::kAllToAll, std::move(messages));
+    builder.copy(StepKind::kUnpack, std::move(own));
+    builder.copy(StepKind::kUnpack, std::move(unpack));
+  }
+};
 
 /// dk or dv of shared key heads: every member's part is added in order of members.
 void add_up(Emission& e, const Move& move, const std::vector<BufferId>& received) {
@@ -109,103 +124,101 @@ void add_up(Emission& e, const Move& move, const std::vector<BufferId>& received
   e.builder.copy(StepKind::kUnpack, std::move(home));
 }
 
+/// What this rank gives member m and gets from it.
+void to_heads_of(Emission& e, const std::vector<Move>& moves, int m, Exchange& x) {
+  const int peer = e.member_rank(m);
+  std::vector<BufferId> sent, received;
+  for (const auto& [from, to] : moves) {
+    const Quantity quantity = e.builder.buffer(from).quantity;
+    const DType dtype = e.builder.buffer(from).dtype;
+    const auto theirs = heads_of(share_of(e, m), quantity);
+    const auto mine = heads_of(e.share, quantity);
+    const Rows& rows = own_rows(e, quantity);
+    Copy copy{.src = from, .src_head = theirs.first, .heads = theirs.second - theirs.first};
+    if (m == e.member) {
+      copy.dst = to;
+      append(x.own, regroup(rows, head_rows(e, quantity), copy, true));
+      continue;
+    }
+    const Rows compact = compacted(rows);
+    copy.dst = place_field(e, e.send, quantity, dtype, compact, theirs, "to", peer);
+    if (copy.dst != kNone) {
+      append(x.pack, regroup(rows, compact, copy, true));
+      sent.push_back(copy.dst);
+    }
+    const Rows incoming = compacted(rows_of_rank(e, quantity, peer));
+    const BufferId in = place_field(e, e.recv, quantity, dtype, incoming, mine, "from", peer);
+    if (in == kNone) continue;
+    received.push_back(in);
+    append(x.unpack, regroup(incoming, head_rows(e, quantity),
+                             {.src = in, .dst = to, .heads = mine.second - mine.first}, true));
+  }
+  if (m != e.member) x.add(peer, kToHeads, std::move(sent), std::move(received));
+}
+
+/// What this rank computed of member m's tokens, and member m of this rank's. Returns the buffers
+/// received, move by move.
+std::vector<BufferId> from_heads_of(Emission& e, const std::vector<Move>& moves, int m,
+                                    Exchange& x) {
+  const int peer = e.member_rank(m);
+  std::vector<BufferId> sent, received, by_move(moves.size(), kNone);
+  for (size_t i = 0; i < moves.size(); ++i) {
+    const auto& [from, to] = moves[i];
+    const Quantity quantity = e.builder.buffer(to).quantity;
+    const bool partial = is_partial(e, quantity);
+    const DType wire = partial ? accumulator(e.problem.dtype) : e.builder.buffer(to).dtype;
+    const auto theirs = heads_of(share_of(e, m), quantity);
+    const auto mine = heads_of(e.share, quantity);
+    const Rows& rows = own_rows(e, quantity);
+    Copy home{.dst = to, .dst_head = theirs.first, .heads = theirs.second - theirs.first};
+    if (m == e.member) {
+      home.src = from;
+      if (!partial) append(x.own, regroup(rows, head_rows(e, quantity), home, false));
+      continue;
+    }
+    const Rows outgoing = compacted(rows_of_rank(e, quantity, peer));
+    const BufferId out = place_field(e, e.send, quantity, wire, outgoing, mine, "home", peer);
+    if (out != kNone) {
+      sent.push_back(out);
+      append(x.pack, regroup(outgoing, head_rows(e, quantity),
+                             {.src = from, .dst = out, .heads = mine.second - mine.first}, false));
+    }
+    const Rows compact = compacted(rows);
+    home.src = place_field(e, e.recv, quantity, wire, compact, theirs, "result", peer);
+    if (home.src == kNone) continue;
+    received.push_back(home.src);
+    by_move[i] = home.src;
+    if (partial) continue;
+    append(x.unpack, regroup(rows, compact, home, false));
+  }
+  if (m != e.member) x.add(peer, kFromHeads, std::move(sent), std::move(received));
+  return by_move;
+}
+
 }  // namespace
 
 void exchange_to_heads(Emission& e, const std::vector<Move>& moves) {
   e.builder.rewind(e.send);
   e.builder.rewind(e.recv);
-  std::vector<Copy> pack, own, unpack;
-  std::vector<Message> messages;
-  for (int m = 0; m < e.arrangement.ways; ++m) {
-    const int peer = e.member_rank(m);
-    std::vector<BufferId> sent, received;
-    for (const auto& [from, to] : moves) {
-      const Quantity quantity = e.builder.buffer(from).quantity;
-      const DType dtype = e.builder.buffer(from).dtype;
-      const auto theirs = heads_of(share_of(e, m), quantity);
-      const auto mine = heads_of(e.share, quantity);
-      const Rows& rows = own_rows(e, quantity);
-      Copy copy{.src = from, .src_head = theirs.first, .heads = theirs.second - theirs.first};
-      if (m == e.member) {
-        copy.dst = to;
-        append(own, regroup(rows, head_rows(e, quantity), copy, true));
-        continue;
-      }
-      const Rows compact = compacted(rows);
-      const BufferId out = place_field(e, e.send, quantity, dtype, compact, theirs, "to", peer);
-      if (out != kNone) {
-        copy.dst = out;
-        append(pack, regroup(rows, compact, copy, true));
-        sent.push_back(out);
-      }
-      const Rows incoming = compacted(rows_of_rank(e, quantity, peer));
-      const BufferId in = place_field(e, e.recv, quantity, dtype, incoming, mine, "from", peer);
-      if (in == kNone) continue;
-      received.push_back(in);
-      append(unpack, regroup(incoming, head_rows(e, quantity),
-                             {.src = in, .dst = to, .heads = mine.second - mine.first}, true));
-    }
-    messages.push_back(Builder::message(TransferKind::kSend, peer, kToHeads, std::move(sent)));
-    messages.push_back(Builder::message(TransferKind::kRecv, peer, kToHeads, std::move(received)));
-  }
-  e.builder.copy(StepKind::kPack, std::move(pack));
-  e.builder.transfer(StepKind::kAllToAll, std::move(messages));
-  e.builder.copy(StepKind::kUnpack, std::move(own));
-  e.builder.copy(StepKind::kUnpack, std::move(unpack));
+  Exchange exchange;
+  for (int m = 0; m < e.arrangement.ways; ++m) to_heads_of(e, moves, m, exchange);
+  std::move(exchange).emit(e.builder);
 }
 
 void exchange_from_heads(Emission& e, const std::vector<Move>& moves) {
   e.builder.rewind(e.send);
   e.builder.rewind(e.recv);
-  const auto ways = static_cast<size_t>(e.arrangement.ways);
-  std::vector<std::vector<BufferId>> received(moves.size(), std::vector<BufferId>(ways, kNone));
-  std::vector<Copy> pack, own, unpack;
-  std::vector<Message> messages;
+  Exchange exchange;
+  std::vector<std::vector<BufferId>> received;  // by member, then by move
   for (int m = 0; m < e.arrangement.ways; ++m) {
-    const int peer = e.member_rank(m);
-    std::vector<BufferId> outgoing, incoming;
-    for (size_t i = 0; i < moves.size(); ++i) {
-      const Buffer target = e.builder.buffer(moves[i].to);  // a copy: placing moves buffers
-      const Quantity quantity = target.quantity;
-      const DType wire = wire_type(e, target);
-      const auto theirs = heads_of(share_of(e, m), quantity);
-      const auto mine = heads_of(e.share, quantity);
-      const Rows& rows = own_rows(e, quantity);
-      Copy home{.dst = moves[i].to, .dst_head = theirs.first,
-                .heads = theirs.second - theirs.first};
-      const bool added = wire != target.dtype || (is_key_side(quantity) &&
-                                                  shares_kv_heads(e.problem, e.arrangement.ways));
-      if (m == e.member) {
-        home.src = moves[i].from;
-        if (!added) append(own, regroup(rows, head_rows(e, quantity), home, false));
-        continue;
-      }
-      const Rows sent = compacted(rows_of_rank(e, quantity, peer));
-      const BufferId out = place_field(e, e.send, quantity, wire, sent, mine, "home", peer);
-      if (out != kNone) {
-        outgoing.push_back(out);
-        append(pack, regroup(sent, head_rows(e, quantity),
-                             {.src = moves[i].from, .dst = out, .heads = mine.second - mine.first},
-                             false));
-      }
-      const BufferId in = place_field(e, e.recv, quantity, wire, compacted(rows), theirs,
-                                      "result", peer);
-      if (in == kNone) continue;
-      incoming.push_back(in);
-      received[i][static_cast<size_t>(m)] = in;
-      home.src = in;
-      if (!added) append(unpack, regroup(rows, compacted(rows), home, false));
-    }
-    messages.push_back(Builder::message(TransferKind::kSend, peer, kFromHeads, std::move(outgoing)));
-    messages.push_back(Builder::message(TransferKind::kRecv, peer, kFromHeads, std::move(incoming)));
+    received.push_back(from_heads_of(e, moves, m, exchange));
   }
-  e.builder.copy(StepKind::kPack, std::move(pack));
-  e.builder.transfer(StepKind::kAllToAll, std::move(messages));
-  e.builder.copy(StepKind::kUnpack, std::move(own));
-  e.builder.copy(StepKind::kUnpack, std::move(unpack));
-  if (!shares_kv_heads(e.problem, e.arrangement.ways)) return;
+  std::move(exchange).emit(e.builder);
   for (size_t i = 0; i < moves.size(); ++i) {
-    if (is_key_side(e.builder.buffer(moves[i].to).quantity)) add_up(e, moves[i], received[i]);
+    if (!is_partial(e, e.builder.buffer(moves[i].to).quantity)) continue;
+    std::vector<BufferId> of_move;
+    for (const std::vector<BufferId>& member : received) of_move.push_back(member[i]);
+    add_up(e, moves[i], of_move);
   }
 }
 
