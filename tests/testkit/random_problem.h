@@ -1,0 +1,120 @@
+// Random problems for property tests: ragged and empty sequences, padding, unused rows, grouped
+// heads, both masks and alignments, all layouts. Equal seeds give equal problems.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "longspan/problem.h"
+
+namespace longspan::testkit {
+
+class Random {
+ public:
+  explicit Random(uint64_t seed) : engine_(seed) {}
+
+  /// Uniform in [low, high]. Not std::uniform_int_distribution, whose draws differ by library.
+  int64_t between(int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(engine_() % static_cast<uint64_t>(high - low + 1));
+  }
+  bool chance(double probability) {
+    return static_cast<double>(engine_() >> 11) * 0x1p-53 < probability;
+  }
+  template <class T>
+  T one_of(const std::vector<T>& choices) {
+    return choices[static_cast<size_t>(between(0, static_cast<int64_t>(choices.size()) - 1))];
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+struct ProblemLimits {
+  int64_t sequences = 4;
+  int64_t length = 40;
+  int64_t key_heads = 4;
+  int64_t group = 4;
+  int64_t dim = 8;
+  std::vector<DType> dtypes = {DType::kF64, DType::kF32, DType::kF16, DType::kBF16};
+  bool cross = true;    // key lengths may differ from query lengths
+  bool padding = true;  // extents beyond the lengths, unused rows at the end
+};
+
+/// Lengths of one side: mostly ragged, sometimes equal, now and then zero.
+inline int64_t random_length(Random& random, const ProblemLimits& limits) {
+  if (random.chance(0.12)) return 0;
+  if (random.chance(0.15)) return 1;
+  return random.between(1, limits.length);
+}
+
+inline Sequence random_sequence(Random& random, const ProblemLimits& limits) {
+  Sequence sequence;
+  sequence.q_length = random_length(random, limits);
+  const bool cross = limits.cross && random.chance(0.4);
+  sequence.k_length = cross ? random_length(random, limits) : sequence.q_length;
+  sequence.q_extent = sequence.q_length;
+  sequence.k_extent = sequence.k_length;
+  if (limits.padding && random.chance(0.3)) sequence.q_extent += random.between(0, 5);
+  if (limits.padding && random.chance(0.3)) sequence.k_extent += random.between(0, 5);
+  return sequence;
+}
+
+/// All extents alike, as layouts with a batch dimension need them.
+inline void level_extents(std::vector<Sequence>& sequences) {
+  int64_t q = 0;
+  int64_t k = 0;
+  for (const Sequence& sequence : sequences) {
+    q = std::max(q, sequence.q_extent);
+    k = std::max(k, sequence.k_extent);
+  }
+  for (Sequence& sequence : sequences) {
+    sequence.q_extent = q;
+    sequence.k_extent = k;
+  }
+}
+
+inline Lengths random_lengths(Random& random, const ProblemLimits& limits, Layout layout) {
+  Lengths lengths;
+  const int64_t count = random.between(1, limits.sequences);
+  for (int64_t i = 0; i < count; ++i) {
+    lengths.sequences.push_back(random_sequence(random, limits));
+  }
+  if (layout != Layout::kTHD) level_extents(lengths.sequences);
+  for (Sequence& sequence : lengths.sequences) {
+    sequence.q_offset = lengths.tokens_q;
+    sequence.k_offset = lengths.tokens_k;
+    lengths.tokens_q += sequence.q_extent;
+    lengths.tokens_k += sequence.k_extent;
+  }
+  if (layout == Layout::kTHD && limits.padding && random.chance(0.25)) {
+    lengths.tokens_q += random.between(0, 6);
+    lengths.tokens_k += random.between(0, 6);
+  }
+  return lengths;
+}
+
+/// A valid problem.
+inline Problem random_problem(Random& random, const ProblemLimits& limits = {}) {
+  Problem problem;
+  problem.dtype = random.one_of(limits.dtypes);
+  problem.heads_kv = random.between(1, limits.key_heads);
+  problem.heads_q = problem.heads_kv * random.between(1, limits.group);
+  problem.dim_qk = random.between(1, limits.dim);
+  problem.dim_v = random.chance(0.5) ? problem.dim_qk : random.between(1, limits.dim);
+  problem.mask = random.chance(0.7) ? MaskKind::kCausal : MaskKind::kNone;
+  problem.align = random.chance(0.4) ? Align::kBottomRight : Align::kTopLeft;
+  problem.layout =
+      random.chance(0.7) ? Layout::kTHD : random.one_of<Layout>({Layout::kBSHD, Layout::kSBHD});
+  problem.scale = 0.5;
+  problem.lengths = random_lengths(random, limits, problem.layout);
+  Result<Problem> checked = validated(problem);
+  if (!checked.ok()) std::abort();  // a defect of this generator
+  return std::move(checked).value();
+}
+
+}  // namespace longspan::testkit
