@@ -14,6 +14,12 @@ int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
 bool unbounded_lo(int64_t lo) { return lo <= -kUnbounded; }
 bool unbounded_hi(int64_t hi) { return hi >= kUnbounded; }
 
+/// The same band with edges that can be added to coordinates without overflow.
+Band summable(Band band) {
+  return {std::clamp(band.lo, -kUnbounded, kUnbounded),
+          std::clamp(band.hi, -kUnbounded, kUnbounded)};
+}
+
 /// Pairs of the nq x nk rectangle with j - i <= x.
 int64_t pairs_up_to(int64_t x, int64_t nq, int64_t nk) {
   x = std::clamp(x, -nq, nk);
@@ -33,6 +39,7 @@ Interval clip(Interval interval, int64_t limit) {
 }
 
 Band cut(Band band, Interval q, Interval k) {
+  band = summable(band);
   const int64_t shift = k.begin - q.begin;
   // A side of one token has no stride of its own.
   const int64_t stride = k.size() > 1 ? k.stride : q.stride;
@@ -58,6 +65,7 @@ int64_t area(Band band, int64_t nq, int64_t nk) {
 }
 
 Range visible_keys(Band band, int64_t q, int64_t nk) {
+  band = summable(band);
   const int64_t first = std::clamp(q + band.lo, int64_t{0}, nk);
   return {first, std::clamp(q + band.hi + 1, first, nk)};
 }
@@ -65,7 +73,7 @@ Range visible_keys(Band band, int64_t q, int64_t nk) {
 Tile trim(const Tile& tile) {
   const int64_t nq = tile.q.size();
   const int64_t nk = tile.k.size();
-  const Band band = tile.band;
+  const Band band = summable(tile.band);
   if (empty(band, nq, nk)) return {tile.sequence, tile.q.slice(0, 0), tile.k.slice(0, 0), band};
   const int64_t q_first = std::max(int64_t{0}, -band.hi);
   const int64_t q_last = std::min(nq - 1, nk - 1 - band.lo);

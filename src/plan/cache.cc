@@ -74,7 +74,7 @@ CacheStatistics PlanCache::statistics() const {
 }
 
 std::shared_ptr<PlanCache> make_plan_cache(size_t capacity) {
-  return std::make_shared<PlanCache>(capacity < 1 ? 1 : capacity);
+  return std::make_shared<PlanCache>(capacity);
 }
 
 CacheStatistics statistics(const PlanCache& cache) { return cache.statistics(); }

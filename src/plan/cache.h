@@ -15,7 +15,8 @@ namespace longspan {
 /// key however many threads ask.
 class PlanCache {
  public:
-  explicit PlanCache(size_t capacity) : capacity_(capacity) {}
+  /// Keeps at least one entry.
+  explicit PlanCache(size_t capacity) : capacity_(capacity < 1 ? 1 : capacity) {}
 
   /// What the provider says, asked once per key: declines are kept like offers.
   Verdict consider(const Provider& provider, const TileProblem& problem, const Device& device);

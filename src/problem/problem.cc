@@ -14,11 +14,13 @@ Error invalid(std::string message) {
 
 Status check_shape(const Problem& p) {
   if (p.heads_q < 1 || p.heads_kv < 1) {
-    return invalid(fmt::format("heads={}/{}: both counts must be at least 1", p.heads_q, p.heads_kv));
+    return invalid(
+        fmt::format("heads={}/{}: both counts must be at least 1", p.heads_q, p.heads_kv));
   }
   if (p.heads_q % p.heads_kv != 0) {
-    return invalid(fmt::format("heads={}/{}: the query heads {} must be a multiple of the key heads {}",
-                               p.heads_q, p.heads_kv, p.heads_q, p.heads_kv));
+    return invalid(
+        fmt::format("heads={}/{}: the query heads {} must be a multiple of the key heads {}",
+                    p.heads_q, p.heads_kv, p.heads_q, p.heads_kv));
   }
   if (p.dim_qk < 1 || p.dim_qk > kMaxDim) {
     return invalid(fmt::format("dim={}: must be 1..{}", p.dim_qk, kMaxDim));
@@ -46,23 +48,26 @@ Status check_side(const Lengths& lengths, const Side& side) {
     const int64_t length = sequence.*side.length;
     const int64_t extent = sequence.*side.extent;
     if (length < 0 || length > kMaxTokens) {
-      return invalid(fmt::format("{}lengths: sequence {} has length {}; must be 0..{}", side.prefix, i,
-                                 length, kMaxTokens));
+      return invalid(fmt::format("{}lengths: sequence {} has length {}; must be 0..{}", side.prefix,
+                                 i, length, kMaxTokens));
     }
     if (extent < length || extent > kMaxTokens) {
-      return invalid(fmt::format("{}padded: sequence {} has extent {} but length {}; the extent must "
-                                 "be at least the length and at most {}",
-                                 side.prefix, i, extent, length, kMaxTokens));
+      return invalid(
+          fmt::format("{}padded: sequence {} has extent {} but length {}; the extent must "
+                      "be at least the length and at most {}",
+                      side.prefix, i, extent, length, kMaxTokens));
     }
     if (sequence.*side.offset != end) {
-      return invalid(fmt::format("{}offset of sequence {} is {}; sequences lie one behind the other, "
-                                 "so {} is needed",
-                                 side.prefix, i, sequence.*side.offset, end));
+      return invalid(
+          fmt::format("{}offset of sequence {} is {}; sequences lie one behind the other, "
+                      "so {} is needed",
+                      side.prefix, i, sequence.*side.offset, end));
     }
     end += extent;
     if (end > kMaxTokens) {
-      return invalid(fmt::format("{}lengths: {} tokens up to sequence {}; at most {} fit one tensor",
-                                 side.prefix, end, i, kMaxTokens));
+      return invalid(
+          fmt::format("{}lengths: {} tokens up to sequence {}; at most {} fit one tensor",
+                      side.prefix, end, i, kMaxTokens));
     }
   }
   if (side.tokens < end || side.tokens > kMaxTokens) {
@@ -70,6 +75,33 @@ Status check_side(const Lengths& lengths, const Side& side) {
                                side.prefix, side.tokens, end, kMaxTokens));
   }
   return {};
+}
+
+Status check_size(const Problem& p) {
+  const auto elements = [&](int64_t tokens, int64_t heads) {
+    return static_cast<__int128>(tokens) * heads * std::max(p.dim_qk, p.dim_v);
+  };
+  if (elements(p.lengths.tokens_q, p.heads_q) > kMaxElements ||
+      elements(p.lengths.tokens_k, p.heads_kv) > kMaxElements) {
+    return invalid(
+        fmt::format("{} and {} rows of heads={}/{} and dim={}, dim_v={}: a tensor of more "
+                    "than {} elements; use fewer tokens or heads",
+                    p.lengths.tokens_q, p.lengths.tokens_k, p.heads_q, p.heads_kv, p.dim_qk,
+                    p.dim_v, kMaxElements));
+  }
+  return {};
+}
+
+Status check_capacity(const Capacity& capacity, const Capacity& needed) {
+  if (capacity.tokens_q >= needed.tokens_q && capacity.tokens_k >= needed.tokens_k &&
+      capacity.sequences >= needed.sequences) {
+    return {};
+  }
+  return invalid(
+      fmt::format("capacity of {} and {} rows and {} sequences: the lengths need {}, {} "
+                  "and {}",
+                  capacity.tokens_q, capacity.tokens_k, capacity.sequences, needed.tokens_q,
+                  needed.tokens_k, needed.sequences));
 }
 
 bool uniform(const Lengths& lengths, int64_t Sequence::*extent, int64_t tokens) {
@@ -124,31 +156,34 @@ Result<Problem> validated(Problem problem) {
                lengths.tokens_k};
   LONGSPAN_CHECK_OK(check_side(lengths, q));
   LONGSPAN_CHECK_OK(check_side(lengths, k));
-  if (problem.layout != Layout::kTHD && !(uniform(lengths, q.extent, q.tokens) &&
-                                          uniform(lengths, k.extent, k.tokens))) {
-    return invalid(fmt::format("layout={}: needs equal extents of all sequences and no unused rows; "
-                               "pad the sequences (padded, kv_padded) or use layout=thd",
-                               name(problem.layout)));
+  if (problem.layout != Layout::kTHD &&
+      !(uniform(lengths, q.extent, q.tokens) && uniform(lengths, k.extent, k.tokens))) {
+    return invalid(
+        fmt::format("layout={}: needs equal extents of all sequences and no unused rows; "
+                    "pad the sequences (padded, kv_padded) or use layout=thd",
+                    name(problem.layout)));
   }
-  if (problem.capacity == Capacity{}) {
-    problem.capacity = {lengths.tokens_q, lengths.tokens_k,
+  LONGSPAN_CHECK_OK(check_size(problem));
+  const Capacity needed{lengths.tokens_q, lengths.tokens_k,
                         static_cast<int64_t>(lengths.sequences.size())};
-  }
+  if (problem.capacity == Capacity{}) problem.capacity = needed;
+  LONGSPAN_CHECK_OK(check_capacity(problem.capacity, needed));
   return problem;
 }
 
 Result<std::vector<int64_t>> lengths_from_cumulative(const std::vector<int64_t>& cu,
                                                      std::string_view name) {
   if (cu.size() < 2) {
-    return invalid(fmt::format("{} has {} entries; sequences + 1 >= 2 are needed", name, cu.size()));
+    return invalid(
+        fmt::format("{} has {} entries; sequences + 1 >= 2 are needed", name, cu.size()));
   }
   if (cu.front() != 0) return invalid(fmt::format("{}[0] is {}; must be 0", name, cu.front()));
   std::vector<int64_t> lengths;
   lengths.reserve(cu.size() - 1);
   for (size_t i = 1; i < cu.size(); ++i) {
     if (cu[i] < cu[i - 1]) {
-      return invalid(fmt::format("{} must not decrease: entry {} is {} after {}", name, i, cu[i],
-                                 cu[i - 1]));
+      return invalid(
+          fmt::format("{} must not decrease: entry {} is {} after {}", name, i, cu[i], cu[i - 1]));
     }
     if (cu[i] > kMaxTokens) {
       return invalid(fmt::format("{}[{}] is {}; at most {}", name, i, cu[i], kMaxTokens));
