@@ -128,7 +128,8 @@ struct Schedule {
   TileProblem tiles;          // what a provider must offer for the attend steps
   std::vector<Buffer> buffers;
   std::vector<Step> steps;
-  int64_t workspace_bytes = 0;  // the provider's scratch comes on top
+  int64_t workspace_bytes = 0;
+  int64_t scratch_bytes = 0;  // of the provider, on top: known once the engine has prepared a plan
 
   int64_t bytes_sent() const;
   /// Counted FLOPs of this rank's tiles (CONVENTIONS: forward 2 (dim + dim_v), backward
@@ -195,7 +196,7 @@ struct Cost {
   double compute_seconds = 0;   // busy time of the compute lane
   double transfer_seconds = 0;  // sum over transfers
   int64_t bytes_sent = 0;
-  int64_t peak_bytes = 0;       // workspace and saved buffers that are no alias
+  int64_t peak_bytes = 0;       // workspace, scratch, and saved buffers that are no alias
   double flops = 0;
   std::vector<Span> spans;      // per step
 };

@@ -123,23 +123,26 @@ std::vector<Fact> facts(const Problem& problem, const Options& options, const To
   return result;
 }
 
-Status agree(Communicator& communicator, std::span<const Fact> facts, const Status& mine,
-             std::chrono::milliseconds deadline) {
-  std::vector<uint64_t> words = {mine.ok() ? uint64_t{1} : uint64_t{0}};
+Result<std::vector<uint64_t>> exchange_facts(Communicator& communicator,
+                                             std::span<const Fact> facts, bool failed,
+                                             std::chrono::milliseconds deadline) {
+  std::vector<uint64_t> words = {failed ? uint64_t{1} : uint64_t{0}};
   for (const Fact& fact : facts) words.push_back(fact.hash);
-  auto exchanged = exchange_words(communicator, words, deadline);
-  if (!mine.ok()) return mine;
-  LONGSPAN_TRY(const std::vector<uint64_t> all, std::move(exchanged));
-  const size_t width = words.size();
-  for (int rank = 0; rank < communicator.size(); ++rank) {
-    if (all[static_cast<size_t>(rank) * width] == 1) continue;
+  return exchange_words(communicator, words, deadline);
+}
+
+Status compare_facts(std::span<const Fact> facts, std::span<const uint64_t> all_ranks) {
+  const size_t width = facts.size() + 1;
+  const size_t ranks = all_ranks.size() / width;
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    if (all_ranks[rank * width] == 0) continue;
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("rank {} could not prepare the problem; its own error says why", rank),
                  "agreement"};
   }
   for (size_t i = 0; i < facts.size(); ++i) {
-    for (int rank = 1; rank < communicator.size(); ++rank) {
-      if (all[static_cast<size_t>(rank) * width + i + 1] == all[i + 1]) continue;
+    for (size_t rank = 1; rank < ranks; ++rank) {
+      if (all_ranks[rank * width + i + 1] == all_ranks[i + 1]) continue;
       return Error{ErrorCode::kInvalidArgument,
                    fmt::format("ranks disagree on {}: rank {} differs from rank 0; give every rank "
                                "the same problem and options",

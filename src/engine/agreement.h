@@ -25,10 +25,14 @@ uint64_t hash_schedule(const Schedule& schedule);
 /// Library version, every key of the problem, and every option that changes the schedule.
 std::vector<Fact> facts(const Problem& problem, const Options& options, const Topology& topology);
 
-/// Collective; every rank passes the same fields in the same order. `mine` is this rank's own
-/// error, if it has one: it is returned here, and the others learn that the rank has failed.
-/// invalid_argument naming the first field that differs, on every rank.
-Status agree(Communicator& communicator, std::span<const Fact> facts, const Status& mine,
-             std::chrono::milliseconds deadline);
+/// Collective; every rank passes the same fields in the same order, and whether it has failed on
+/// its own. The words of all ranks, for compare_facts().
+Result<std::vector<uint64_t>> exchange_facts(Communicator& communicator,
+                                             std::span<const Fact> facts, bool failed,
+                                             std::chrono::milliseconds deadline);
+
+/// invalid_argument naming the first rank that has failed, else the first field that differs: the
+/// same on every rank that has not failed itself.
+Status compare_facts(std::span<const Fact> facts, std::span<const uint64_t> all_ranks);
 
 }  // namespace longspan

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <list>
+#include <span>
 #include <utility>
 
 #include "engine/agreement.h"
@@ -25,6 +26,12 @@ constexpr size_t kMostCalls = 64;
 Error invalid(std::string message) {
   return {ErrorCode::kInvalidArgument, std::move(message), "engine"};
 }
+
+/// A problem as it was asked for, and what became of it.
+struct Known {
+  Problem asked;
+  std::shared_ptr<const PreparedCall> call;
+};
 
 class EngineImpl final : public Engine {
  public:
@@ -51,6 +58,10 @@ class EngineImpl final : public Engine {
   Result<std::shared_ptr<const PreparedCall>> build(const Problem& problem) const;
   Result<Prepared> prepare_direction(const Setting& setting, Direction direction,
                                      const Selection& selection) const;
+  /// Collective: the own failure, else that of another rank or what the ranks disagree on.
+  Status agree(std::span<const Fact> facts, const Status& mine);
+  /// No further call can match the others'.
+  void give_up(const Error& reason);
   Status run(const Call& call, Direction direction, const OperandViews& views, const Saved& saved,
              Workspace workspace, double scale);
 
@@ -58,9 +69,9 @@ class EngineImpl final : public Engine {
   std::shared_ptr<Communicator> communicator_;
   Device device_;
   Executor executor_;
-  std::list<std::shared_ptr<const PreparedCall>> calls_;  // most recent first
+  std::list<Known> calls_;  // most recent first
   Counters counters_;
-  Status broken_;  // a lost peer or a failed transfer: no further call can match the others'
+  Status broken_;  // why this rank gave up
 };
 
 Result<Prepared> EngineImpl::prepare_direction(const Setting& setting, Direction direction,
@@ -81,21 +92,22 @@ Result<Prepared> EngineImpl::prepare_direction(const Setting& setting, Direction
   }
   prepared.workspace_bytes = static_cast<size_t>(prepared.schedule.workspace_bytes);
   if (prepared.schedule.tile_count() > 0) {
-    LONGSPAN_TRY(prepared.plan, options_.plans->plan(*selection.provider, prepared.schedule.tiles,
-                                                     device_));
+    LONGSPAN_TRY(prepared.plan,
+                 options_.plans->plan(*selection.provider, prepared.schedule.tiles, device_));
+    prepared.schedule.scratch_bytes = static_cast<int64_t>(prepared.plan->workspace_bytes());
     prepared.workspace_bytes += prepared.plan->workspace_bytes();
   }
   return prepared;
 }
 
 Result<std::shared_ptr<const PreparedCall>> EngineImpl::build(const Problem& problem) const {
-  LONGSPAN_TRY(Choice choice, choose(problem, communicator_->topology(), device_, options_,
-                                     *options_.plans));
+  LONGSPAN_TRY(Choice choice,
+               choose(problem, communicator_->topology(), device_, options_, *options_.plans));
   if (!choice.explanation.ok()) {
     return Error{ErrorCode::kUnsupported, choice.explanation.text(), "selection"};
   }
-  LONGSPAN_TRY(Prepared forward, prepare_direction(choice.setting, Direction::kForward,
-                                                   choice.explanation.forward));
+  LONGSPAN_TRY(Prepared forward,
+               prepare_direction(choice.setting, Direction::kForward, choice.explanation.forward));
   LONGSPAN_TRY(Prepared backward, prepare_direction(choice.setting, Direction::kBackward,
                                                     choice.explanation.backward));
   std::array<Prepared, 2> directions = {std::move(forward), std::move(backward)};
@@ -117,18 +129,30 @@ Result<uint64_t> common_hash(const PreparedCall& call, const Setting& setting) {
   return hash;
 }
 
+void EngineImpl::give_up(const Error& reason) {
+  communicator_->abandon(reason);
+  broken_ = reason;
+}
+
+Status EngineImpl::agree(std::span<const Fact> facts, const Status& mine) {
+  const auto all = exchange_facts(*communicator_, facts, !mine.ok(), options_.deadline);
+  if (!all.ok()) give_up(all.error());
+  LONGSPAN_CHECK_OK(mine);
+  if (!all.ok()) return all.error();
+  return compare_facts(facts, *all);
+}
+
 Result<std::shared_ptr<const Call>> EngineImpl::prepare(const Problem& problem) {
   LONGSPAN_CHECK_OK(broken_);
   for (auto known = calls_.begin(); known != calls_.end(); ++known) {
-    if ((*known)->problem() == problem) {
+    if (known->asked == problem) {
       calls_.splice(calls_.begin(), calls_, known);
-      return std::shared_ptr<const Call>(calls_.front());
+      return std::shared_ptr<const Call>(known->call);
     }
   }
   const auto checked = validated(problem);
-  const Status mine = checked.ok() ? Status() : Status(checked.error());
-  LONGSPAN_CHECK_OK(agree(*communicator_, facts(problem, options_, communicator_->topology()), mine,
-                          options_.deadline));
+  LONGSPAN_CHECK_OK(agree(facts(problem, options_, communicator_->topology()),
+                          checked.ok() ? Status() : Status(checked.error())));
   auto built = build(*checked);
   Fact schedule{"schedule", 0};
   Status outcome;
@@ -139,10 +163,10 @@ Result<std::shared_ptr<const Call>> EngineImpl::prepare(const Problem& problem) 
   } else {
     outcome = built.error();
   }
-  LONGSPAN_CHECK_OK(agree(*communicator_, {&schedule, 1}, outcome, options_.deadline));
-  calls_.push_front(*built);
+  LONGSPAN_CHECK_OK(agree({&schedule, 1}, outcome));
+  calls_.push_front({problem, *built});
   if (calls_.size() > kMostCalls) calls_.pop_back();
-  return std::shared_ptr<const Call>(calls_.front());
+  return std::shared_ptr<const Call>(*built);
 }
 
 Status EngineImpl::run(const Call& call, Direction direction, const OperandViews& views,
@@ -151,6 +175,10 @@ Status EngineImpl::run(const Call& call, Direction direction, const OperandViews
   if (prepared_call.rank() != communicator_->rank()) {
     return invalid(fmt::format("the call was prepared by rank {}; this engine is rank {}",
                                prepared_call.rank(), communicator_->rank()));
+  }
+  if (call.partition().ranks() != communicator_->size()) {
+    return invalid(fmt::format("the call was prepared for {} ranks; this engine has {}",
+                               call.partition().ranks(), communicator_->size()));
   }
   const Prepared& prepared = prepared_call.prepared(direction);
   const Status status = executor_.run({.schedule = prepared.schedule,
@@ -161,8 +189,7 @@ Status EngineImpl::run(const Call& call, Direction direction, const OperandViews
                                        .scale = scale,
                                        .deadline = options_.deadline});
   if (!status.ok()) {
-    communicator_->abandon(status.error());
-    broken_ = status;
+    give_up(status.error());
     return status;
   }
   const int64_t sent = prepared.schedule.bytes_sent();
