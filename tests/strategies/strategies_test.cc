@@ -1,0 +1,190 @@
+// Every strategy's schedules are proved sound over ranks, masks, partitions, lengths and heads.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "longspan/schedule.h"
+#include "strategies/build.h"
+#include "support/random_problem.h"
+
+namespace longspan {
+namespace {
+
+using test::Random;
+using test::schedules_of;
+using test::setting_of;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr const char* kForwards[] = {"ring", "all_gather", "all_to_all", "hybrid"};
+constexpr const char* kBackwards[] = {"ring", "all_gather", "all_to_all", "hybrid",
+                                      "head_parallel"};
+constexpr PartitionKind kKinds[] = {PartitionKind::kContiguous, PartitionKind::kZigzag,
+                                    PartitionKind::kStriped, PartitionKind::kBalanced};
+
+std::string text_of(const Setting& setting) {
+  return setting.problem.text() + " | " + setting.forward + " / " + setting.backward + ", " +
+         std::string(name(setting.partition.kind())) + ", " +
+         std::to_string(setting.topology.ranks()) + " ranks, " +
+         std::to_string(setting.topology.nodes()) + " nodes";
+}
+
+/// Proves the schedules, and that nothing was computed twice or left out.
+void expect_sound(const Setting& setting, Direction direction) {
+  const std::vector<Schedule> schedules = schedules_of(setting, direction);
+  const Status status = check(setting, schedules);
+  ASSERT_TRUE(status.ok()) << status.error().text() << "\n" << text_of(setting);
+  double flops = 0;
+  for (const Schedule& schedule : schedules) {
+    flops += schedule.flops();
+    for (const Step& step : schedule.steps) {
+      for (const Part& part : step.parts) {
+        ASSERT_GT(part.tiles.size(), 0u);
+        const Buffer& keys = schedule.buffers[static_cast<size_t>(part.k)];
+        ASSERT_LE(keys.rows, schedule.tiles.capacity_k) << text_of(setting);
+      }
+    }
+  }
+  ASSERT_DOUBLE_EQ(flops, setting.problem.flops(direction)) << text_of(setting);
+}
+
+/// Nodes that divide the ranks, so that every strategy offers.
+int random_nodes(Random& random, int ranks) {
+  constexpr int kNodes[] = {1, 2, 4};
+  const int nodes = test::pick(random, kNodes);
+  return ranks % nodes == 0 ? nodes : 1;
+}
+
+class Strategies : public testing::TestWithParam<int> {};
+
+TEST_P(Strategies, AreSoundForRandomProblems) {
+  const int ranks = GetParam();
+  Random random(static_cast<uint64_t>(70 + ranks));
+  for (const char* forward : kForwards) {
+    for (const char* backward : kBackwards) {
+      for (const PartitionKind kind : kKinds) {
+        for (int mask = 0; mask < 3; ++mask) {
+          Problem problem = test::random_problem(
+              random, {.sequences = 5, .longest = test::one_in(random, 3) ? 4 : 30});
+          problem.mask = mask == 0 ? MaskKind::kNone : MaskKind::kCausal;
+          problem.align = mask == 2 ? Align::kBottomRight : Align::kTopLeft;
+          const Setting setting = setting_of(
+              std::move(problem), {forward, backward, kind, ranks, random_nodes(random, ranks)});
+          expect_sound(setting, Direction::kForward);
+          expect_sound(setting, Direction::kBackward);
+          if (testing::Test::HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, Strategies, testing::Range(1, 9));
+
+TEST(StrategiesOf, HybridOverAllNodesAndHeadCounts) {
+  Random random(79);
+  for (const int ranks : {2, 4, 6, 8, 12}) {
+    for (const int nodes : {1, 2, 4}) {
+      if (ranks % nodes != 0) continue;
+      for (int i = 0; i < 12; ++i) {
+        const Setting setting =
+            setting_of(test::random_problem(random),
+                       {"hybrid", "hybrid", test::pick(random, kKinds), ranks, nodes});
+        expect_sound(setting, Direction::kForward);
+        expect_sound(setting, Direction::kBackward);
+        if (testing::Test::HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST(StrategiesOf, OneLongSequenceAndOneToken) {
+  for (const char* lengths : {"4096", "1", "0", "2999", "0,0,1,0"}) {
+    for (const char* backward : kBackwards) {
+      const Setting setting =
+          setting_of(std::string("dtype=bf16 heads=8/2 dim=64 mask=causal lengths=") + lengths,
+                     {backward == std::string("head_parallel") ? "ring" : backward, backward,
+                      PartitionKind::kZigzag, 4, 2});
+      expect_sound(setting, Direction::kForward);
+      expect_sound(setting, Direction::kBackward);
+    }
+  }
+}
+
+TEST(StrategiesOf, ManyPackedSequences) {
+  Random random(80);
+  const Problem problem = test::random_problem(random, {.sequences = 300, .longest = 40});
+  for (const char* backward : kBackwards) {
+    const Setting setting =
+        setting_of(problem, {"all_gather", backward, PartitionKind::kBalanced, 8, 2});
+    expect_sound(setting, Direction::kForward);
+    expect_sound(setting, Direction::kBackward);
+  }
+}
+
+TEST(Consider, HeadParallelIsBackwardOnly) {
+  const Setting setting = setting_of("dtype=f32 heads=4/4 dim=8 lengths=32", {.ranks = 2});
+  const Strategy& strategy = **find_strategy("head_parallel");
+  const Verdict forward = strategy.consider(setting, Direction::kForward);
+  ASSERT_NE(declined(forward), nullptr);
+  EXPECT_EQ(declined(forward)->code, DeclineCode::kDirection);
+  EXPECT_THAT(declined(forward)->detail, HasSubstr("use all_to_all forward"));
+  EXPECT_EQ(declined(strategy.consider(setting, Direction::kBackward)), nullptr);
+  const Result<Schedule> built = strategy.build(setting, Direction::kForward, 0);
+  ASSERT_FALSE(built.ok());
+  EXPECT_EQ(built.error().code, ErrorCode::kUnsupported);
+}
+
+TEST(Consider, HybridNeedsEqualBlocksOfRanks) {
+  const std::string text = "dtype=f32 heads=4/4 dim=8 lengths=32";
+  const Strategy& hybrid = **find_strategy("hybrid");
+  const Verdict uneven =
+      hybrid.consider(setting_of(text, {.ranks = 5, .nodes = 2}), Direction::kForward);
+  ASSERT_NE(declined(uneven), nullptr);
+  EXPECT_EQ(declined(uneven)->code, DeclineCode::kTopology);
+  EXPECT_THAT(declined(uneven)->detail, HasSubstr("5 ranks do not divide over 2 nodes"));
+  Setting robin = setting_of(text, {.ranks = 4, .nodes = 2});
+  robin.topology.node_of_rank = {0, 1, 0, 1};
+  const Verdict scattered = hybrid.consider(robin, Direction::kForward);
+  ASSERT_NE(declined(scattered), nullptr);
+  EXPECT_THAT(declined(scattered)->detail, HasSubstr("rank 1 is on node 1"));
+  EXPECT_EQ(
+      declined(hybrid.consider(setting_of(text, {.ranks = 6, .nodes = 3}), Direction::kForward)),
+      nullptr);
+}
+
+TEST(Consider, TheOthersTakeAnything) {
+  Random random(81);
+  for (int i = 0; i < 50; ++i) {
+    const int ranks = static_cast<int>(test::draw(random, 1, 9));
+    const Setting setting = setting_of(test::random_problem(random), {.ranks = ranks, .nodes = 1});
+    for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
+      for (const char* strategy : {"ring", "all_gather", "all_to_all", "hybrid"}) {
+        const Verdict verdict = (*find_strategy(strategy))->consider(setting, direction);
+        ASSERT_EQ(declined(verdict), nullptr) << strategy;
+        ASSERT_FALSE(std::get<Offer>(verdict).detail.empty());
+      }
+    }
+  }
+}
+
+TEST(StrategyList, IsFoundByName) {
+  std::vector<std::string_view> names;
+  for (const Strategy* strategy : strategies()) {
+    names.push_back(strategy->name);
+    EXPECT_EQ(*find_strategy(strategy->name), strategy);
+    EXPECT_FALSE(strategy->summary.empty());
+  }
+  EXPECT_THAT(names, ElementsAre("ring", "all_gather", "all_to_all", "hybrid", "head_parallel"));
+  const Result<const Strategy*> unknown = find_strategy("ulysses");
+  ASSERT_FALSE(unknown.ok());
+  EXPECT_EQ(unknown.error().message,
+            "unknown strategy \"ulysses\"; one of auto, ring, all_gather, all_to_all, hybrid, "
+            "head_parallel");
+}
+
+}  // namespace
+}  // namespace longspan
