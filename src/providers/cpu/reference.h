@@ -1,0 +1,23 @@
+// The oracle: attention row by row in float64, whatever the element type.
+#pragma once
+
+#include "longspan/provider.h"
+
+namespace longspan {
+
+/// Inputs are converted to float64 once per call; one score buffer of a row per thread. O, LSE,
+/// delta and gradients may be f32 or f64 views, so that a check of 16-bit inputs keeps full
+/// precision.
+class CpuReference final : public Provider {
+ public:
+  constexpr CpuReference() = default;
+  std::string_view name() const override { return "cpu/reference"; }
+  std::string_view summary() const override { return "row by row in float64, the oracle"; }
+  Verdict consider(const TileProblem& problem, const Device& device) const override;
+  Result<std::shared_ptr<const Plan>> prepare(const TileProblem& problem,
+                                              const Device& device) const override;
+};
+
+extern const CpuReference kCpuReference;
+
+}  // namespace longspan

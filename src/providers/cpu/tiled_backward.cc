@@ -1,0 +1,313 @@
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "base/workers.h"
+#include "providers/cpu/blocks.h"
+#include "providers/cpu/products.h"
+#include "providers/cpu/rules.h"
+#include "providers/cpu/simd.h"
+#include "providers/cpu/tickets.h"
+#include "providers/cpu/tiled.h"
+#include "providers/cpu/waves.h"
+
+namespace longspan::cpu {
+namespace {
+
+/// dk and dv leave scratch after this many query blocks, which keeps chains of additions short.
+constexpr int kFlush = 8;
+
+/// One thread's buffers: blocks of `block` rows.
+template <class T>
+struct Scratch {
+  T* k = nullptr;        // [block][ld_qk]
+  T* k_lanes = nullptr;  // [dim_qk][block], scaled: one key per lane
+  T* v_lanes = nullptr;  // [dim_v][block]
+  T* q = nullptr;        // [block][ld_qk]
+  T* dout = nullptr;     // [block][ld_v]
+  T* p = nullptr;        // [queries][block]: scores, then probabilities
+  T* ds = nullptr;       // [queries][block]: dP, then gradients of the scores
+  T* dq = nullptr;       // [queries][ld_qk]: one block's contribution
+  T* dk = nullptr;       // [keys][ld_qk]
+  T* dv = nullptr;       // [keys][ld_v]
+  T* lse = nullptr;      // [block], log2
+  T* delta = nullptr;    // [block]
+};
+
+/// A block of keys of one key head in one tile.
+struct Job {
+  const BackwardTiles& call;
+  const PlacedTile& tile;
+  int64_t head = 0;
+  int64_t k0 = 0;  // inside the tile
+  int64_t nk = 0;
+  Tickets& tickets;
+  int64_t item = 0;
+  int64_t before = -1;  // the item of the previous block of keys, or none
+};
+
+/// The queries of one step of a job.
+struct Step {
+  int64_t head = 0;
+  int64_t q0 = 0;  // inside the tile
+  int64_t nq = 0;
+  int64_t position = 0;
+};
+
+template <class T>
+class TiledBackward final : public Plan {
+ public:
+  TiledBackward(const TileProblem& problem, std::shared_ptr<Workers> workers)
+      : problem_(problem),
+        workers_(std::move(workers)),
+        block_(block_rows<T>(problem)),
+        ld_qk_(padded(problem.dim_qk)),
+        ld_v_(padded(problem.dim_v)) {
+    Pieces<T> count(nullptr);
+    scratch(count);
+    slot_ = count.taken();
+    make_tables();
+  }
+
+  size_t workspace_bytes() const override {
+    return static_cast<size_t>(slot_ * workers_->threads()) * sizeof(T);
+  }
+
+  Status forward(const ForwardTiles& call, Workspace) const override {
+    return fits(problem_, call, Carries::kAccumulator);
+  }
+
+  Status backward(const BackwardTiles& call, Workspace workspace) const override {
+    LONGSPAN_CHECK_OK(fits(problem_, call, Carries::kAccumulator));
+    LONGSPAN_CHECK_OK(fits(workspace, workspace_bytes()));
+    T* const memory = static_cast<T*>(workspace.data);
+    for (size_t begin = 0; begin < call.tiles.size();) {
+      const Wave wave(call.tiles, begin, Writes::kQueryAndKeyRows,
+                      [&](const PlacedTile& t) { return items(t.tile); });
+      Tickets tickets(blocks(call.q.rows(), block_) * problem_.group);
+      wave.run(*workers_, [&](size_t tile, int64_t item, int64_t number, int slot) {
+        Pieces<T> pieces(memory + slot * slot_);
+        run(job(call, call.tiles[tile], item, number, tickets), scratch(pieces));
+      });
+      begin = wave.end();
+    }
+    return {};
+  }
+
+ private:
+  Scratch<T> scratch(Pieces<T>& pieces) const {
+    Scratch<T> s;
+    s.k = pieces.take(block_ * ld_qk_);
+    s.k_lanes = pieces.take(problem_.dim_qk * block_);
+    s.v_lanes = pieces.take(problem_.dim_v * block_);
+    s.q = pieces.take(block_ * ld_qk_);
+    s.dout = pieces.take(block_ * ld_v_);
+    s.p = pieces.take(block_ * block_);
+    s.ds = pieces.take(block_ * block_);
+    s.dq = pieces.take(block_ * ld_qk_);
+    s.dk = pieces.take(block_ * ld_qk_);
+    s.dv = pieces.take(block_ * ld_v_);
+    s.lse = pieces.take(block_);
+    s.delta = pieces.take(block_);
+    return s;
+  }
+
+  void make_tables() {
+    const auto lanes = [&](int64_t dim, int64_t ld) {
+      return make_products<T>(block_, [=, this](int64_t queries, int64_t keys) {
+        return ProductShape{
+            .m = keys, .n = queries, .k = dim, .lda = block_, .ldb = ld, .ldc = block_};
+      });
+    };
+    const auto key_side = [&](int64_t ld) {
+      return make_products<T>(block_, [=, this](int64_t queries, int64_t keys) {
+        return ProductShape{.m = ld,
+                            .n = keys,
+                            .k = queries,
+                            .lda = ld,
+                            .ldb = block_,
+                            .ldc = ld,
+                            .transposed = true,
+                            .adds = true};
+      });
+    };
+    score_ = lanes(problem_.dim_qk, ld_qk_);
+    value_ = lanes(problem_.dim_v, ld_v_);
+    dk_ = key_side(ld_qk_);
+    dv_ = key_side(ld_v_);
+    for (const bool adds : {false, true}) {
+      dq_[adds] = make_products<T>(block_, [&](int64_t queries, int64_t keys) {
+        return ProductShape{.m = ld_qk_,
+                            .n = queries,
+                            .k = keys,
+                            .lda = ld_qk_,
+                            .ldb = block_,
+                            .ldc = ld_qk_,
+                            .adds = adds};
+      });
+    }
+  }
+
+  int64_t items(const Tile& tile) const {
+    return empty(tile) ? 0 : blocks(tile.k.size(), block_) * problem_.heads_kv;
+  }
+
+  /// Heads change fastest, so that cores rarely work on neighbouring blocks of one head.
+  Job job(const BackwardTiles& call, const PlacedTile& tile, int64_t item, int64_t number,
+          Tickets& tickets) const {
+    const int64_t k0 = item / problem_.heads_kv * block_;
+    return {.call = call,
+            .tile = tile,
+            .head = item % problem_.heads_kv,
+            .k0 = k0,
+            .nk = std::min(block_, tile.tile.k.size() - k0),
+            .tickets = tickets,
+            .item = number,
+            .before = k0 == 0 ? -1 : number - problem_.heads_kv};
+  }
+
+  void run(const Job& job, const Scratch<T>& s) const {
+    job.tickets.start(job.item);
+    const int64_t nq = job.tile.tile.q.size();
+    const Range heads = query_heads(problem_, job.head);
+    const Range rows = seen_keys(transposed(job.tile.tile.band), job.k0, job.k0 + job.nk, nq);
+    if (heads.first < heads.last && rows.first < rows.last) {
+      load_keys(job, s);
+      const int64_t count = blocks(nq, block_);
+      int steps = 0;
+      for (int64_t head = heads.first; head < heads.last; ++head) {
+        for (int64_t b = rows.first / block_; b * block_ < rows.last; ++b) {
+          step(job, s,
+               {.head = head,
+                .q0 = b * block_,
+                .nq = std::min(block_, nq - b * block_),
+                .position = (head - heads.first) * count + b});
+          if (++steps % kFlush == 0) flush(job, s);
+        }
+      }
+      if (steps % kFlush != 0) flush(job, s);
+    }
+    job.tickets.finish(job.item);
+  }
+
+  void load_keys(const Job& job, const Scratch<T>& s) const {
+    const int64_t lanes = padded(job.nk);
+    const int64_t row = job.tile.k_row + job.k0;
+    simd_.load({job.call.v, row, job.nk, job.head}, s.dout, ld_v_);
+    transpose(s.dout, ld_v_, lanes, problem_.dim_v, T{1}, s.v_lanes, block_);
+    simd_.load({job.call.k, row, job.nk, job.head}, s.k, ld_qk_);
+    transpose(s.k, ld_qk_, lanes, problem_.dim_qk,
+              static_cast<T>(job.call.scale * std::numbers::log2e), s.k_lanes, block_);
+    clear(job, s);
+  }
+
+  void clear(const Job& job, const Scratch<T>& s) const {
+    std::fill_n(s.dk, padded(job.nk) * ld_qk_, T{0});
+    std::fill_n(s.dv, padded(job.nk) * ld_v_, T{0});
+  }
+
+  void load_queries(const Job& job, const Step& step, const Scratch<T>& s) const {
+    const int64_t row = job.tile.q_row + step.q0;
+    simd_.load({job.call.q, row, step.nq, step.head}, s.q, ld_qk_);
+    simd_.load({job.call.dout, row, step.nq, step.head}, s.dout, ld_v_);
+    const T* const lse = static_cast<const T*>(job.call.lse.data);
+    const T* const delta = static_cast<const T*>(job.call.delta.data);
+    constexpr T kInfinity = std::numeric_limits<T>::infinity();
+    for (int64_t i = 0; i < step.nq; ++i) {
+      const T value = lse[job.call.lse.offset(row + i, step.head)];
+      // +inf makes every probability of a row that sees no key 0.
+      s.lse[i] = value == -kInfinity ? kInfinity : static_cast<T>(value * std::numbers::log2e);
+      s.delta[i] = delta[job.call.delta.offset(row + i, step.head)];
+    }
+    std::fill(s.lse + step.nq, s.lse + padded(step.nq), kInfinity);
+    std::fill(s.delta + step.nq, s.delta + padded(step.nq), T{0});
+  }
+
+  void step(const Job& job, const Scratch<T>& s, const Step& step) const {
+    load_queries(job, step, s);
+    const int64_t queries = padded(step.nq);
+    const int64_t keys = padded(job.nk);
+    for_chunks(queries, [&](int64_t q, int i) {
+      for_chunks(keys, [&](int64_t k, int j) {
+        score_[i][j](s.k_lanes + k, s.q + q * ld_qk_, s.p + q * block_ + k);
+        value_[i][j](s.v_lanes + k, s.dout + q * ld_v_, s.ds + q * block_ + k);
+      });
+    });
+    simd_.gradient({.scores = s.p,
+                    .gradients = s.ds,
+                    .ld = block_,
+                    .lanes = keys,
+                    .queries = queries,
+                    .lse = s.lse,
+                    .delta = s.delta});
+    hide(job, step, s);
+    for_chunks(queries, [&](int64_t q, int i) {
+      for_chunks(keys, [&](int64_t k, int j) {
+        dv_[i][j](s.dout + q * ld_v_, s.p + q * block_ + k, s.dv + k * ld_v_);
+        dk_[i][j](s.q + q * ld_qk_, s.ds + q * block_ + k, s.dk + k * ld_qk_);
+        dq_[k > 0][i][j](s.k + k * ld_qk_, s.ds + q * block_ + k, s.dq + q * ld_qk_);
+      });
+    });
+    add_dq(job, step, s);
+  }
+
+  /// Zeroes what unseen pairs and padding lanes left behind, be it inf or NaN.
+  void hide(const Job& job, const Step& step, const Scratch<T>& s) const {
+    const Band band = shifted(job.tile.tile.band, step.q0, job.k0);
+    const int64_t lanes = padded(job.nk);
+    if (lanes == job.nk && full(band, step.nq, job.nk)) return;
+    for (int64_t i = 0; i < step.nq; ++i) {
+      const Range seen = visible_keys(band, i, job.nk);
+      for (T* const row : {s.p + i * block_, s.ds + i * block_}) {
+        std::fill(row, row + seen.first, T{0});
+        std::fill(row + seen.last, row + lanes, T{0});
+      }
+    }
+  }
+
+  /// Blocks of keys add to a row of dq in ascending order, whoever computes them.
+  void add_dq(const Job& job, const Step& step, const Scratch<T>& s) const {
+    job.tickets.pass(job.item, step.position);
+    if (job.before >= 0) job.tickets.await(job.before, step.position + 1);
+    add(job.call.dq, job.tile.q_row + step.q0, step.nq, step.head, s.dq, ld_qk_, job.call.scale);
+    job.tickets.pass(job.item, step.position + 1);
+  }
+
+  void flush(const Job& job, const Scratch<T>& s) const {
+    const int64_t row = job.tile.k_row + job.k0;
+    add(job.call.dk, row, job.nk, job.head, s.dk, ld_qk_, job.call.scale);
+    add(job.call.dv, row, job.nk, job.head, s.dv, ld_v_, 1);
+    clear(job, s);
+  }
+
+  void add(const TensorView& view, int64_t row, int64_t count, int64_t head, const T* src,
+           int64_t ld, double scale) const {
+    T* const data = static_cast<T*>(view.data);
+    for (int64_t i = 0; i < count; ++i) {
+      simd_.merge(data + view.offset(row + i, head), src + i * ld, 1, static_cast<T>(scale),
+                  view.dim);
+    }
+  }
+
+  TileProblem problem_;
+  std::shared_ptr<Workers> workers_;
+  int64_t block_;
+  int64_t ld_qk_;
+  int64_t ld_v_;
+  int64_t slot_ = 0;  // elements of one thread's scratch
+  const Simd<T>& simd_ = simd<T>();
+  ProductTable<T> score_, value_, dk_, dv_;  // [queries][keys]
+  std::array<ProductTable<T>, 2> dq_;        // [adds][queries][keys]
+};
+
+}  // namespace
+
+std::shared_ptr<const Plan> make_tiled_backward(const TileProblem& problem,
+                                                std::shared_ptr<Workers> workers) {
+  if (problem.dtype == DType::kF64) {
+    return std::make_shared<TiledBackward<double>>(problem, std::move(workers));
+  }
+  return std::make_shared<TiledBackward<float>>(problem, std::move(workers));
+}
+
+}  // namespace longspan::cpu

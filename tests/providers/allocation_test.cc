@@ -1,0 +1,107 @@
+// Calls of a prepared plan do not touch the heap.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <cstdlib>
+#include <new>
+
+#include "providers/support.h"
+
+namespace {
+std::atomic<int64_t> allocations{0};
+
+void* allocate(size_t bytes, size_t alignment) {
+  ++allocations;
+  void* data = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  if (data == nullptr) throw std::bad_alloc();
+  return data;
+}
+}  // namespace
+
+void* operator new(size_t bytes) { return allocate(bytes, 16); }
+void* operator new(size_t bytes, std::align_val_t alignment) {
+  return allocate(bytes, static_cast<size_t>(alignment));
+}
+void operator delete(void* data) noexcept { std::free(data); }
+void operator delete(void* data, size_t) noexcept { std::free(data); }
+void operator delete(void* data, std::align_val_t) noexcept { std::free(data); }
+void operator delete(void* data, size_t, std::align_val_t) noexcept { std::free(data); }
+
+namespace longspan::testing {
+namespace {
+
+Case packed_case() {
+  Case c;
+  c.problem = {.heads_q = 4,
+               .heads_kv = 2,
+               .group = 2,
+               .dim_qk = 40,
+               .dim_v = 24,
+               .capacity_q = 800,
+               .capacity_k = 800,
+               .not_offered = {}};
+  c.scale = 0.2;
+  for (int64_t i = 0; i < 20; ++i) {
+    c.tiles.push_back(make_placed(40 * i, 33, 40 * i, 37, {-kUnbounded, 4}));
+  }
+  c.tiles.push_back(make_placed(0, 800, 0, 800, {}));
+  return c;
+}
+
+TEST(Allocation, CallsDoNotAllocate) {
+  const Device cpu = device(3);
+  Case c = packed_case();
+  for (const Provider* provider : providers()) {
+    for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16}) {
+      c.problem.dtype = dtype;
+      const Inputs in = make_inputs(c, 1);
+      Carry carry = empty_carry(c, accumulator(dtype));
+      Gradients g = zero_gradients(c, accumulator(dtype));
+      Tensor delta = make_delta(c, in, carry.o, accumulator(dtype));
+      c.problem.direction = Direction::kForward;
+      const auto forward = provider->prepare(c.problem, cpu).value();
+      c.problem.direction = Direction::kBackward;
+      const auto backward = provider->prepare(c.problem, cpu).value();
+      const size_t bytes = std::max(forward->workspace_bytes(), backward->workspace_bytes());
+      const Workspace workspace{::operator new (bytes, std::align_val_t{64}), bytes};
+      const ForwardTiles f{in.q.view(),      in.k.view(), in.v.view(), carry.o.view(),
+                           carry.lse.view(), c.tiles,     c.scale};
+      const BackwardTiles b{in.q.view(),      in.k.view(),  in.v.view(), in.dout.view(),
+                            carry.lse.view(), delta.view(), g.dq.view(), g.dk.view(),
+                            g.dv.view(),      c.tiles,      c.scale};
+      for (int repeat = 0; repeat < 3; ++repeat) {
+        const int64_t before = allocations;
+        EXPECT_TRUE(forward->forward(f, workspace).ok());
+        EXPECT_TRUE(backward->backward(b, workspace).ok());
+        EXPECT_EQ(allocations, before) << provider->name() << " " << name(dtype);
+      }
+      ::operator delete (workspace.data, std::align_val_t{64});
+    }
+  }
+}
+
+TEST(Allocation, TheCounterCounts) {
+  const int64_t before = allocations;
+  std::vector<int> values(100);
+  EXPECT_GT(allocations, before);
+}
+
+TEST(Allocation, ScratchDoesNotGrowWithTheSequence) {
+  Case c = packed_case();
+  for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
+    c.problem.direction = direction;
+    for (const int64_t dim : {1, 64, 128, 576}) {
+      c.problem.dim_qk = c.problem.dim_v = dim;
+      const Device two = device(2);
+      c.problem.capacity_q = c.problem.capacity_k = 1;
+      const size_t small = tiled().prepare(c.problem, two).value()->workspace_bytes();
+      c.problem.capacity_q = c.problem.capacity_k = int64_t{1} << 31;
+      EXPECT_EQ(tiled().prepare(c.problem, two).value()->workspace_bytes(), small);
+      EXPECT_LE(small, size_t{2} * 3 * 1024 * 1024);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace longspan::testing

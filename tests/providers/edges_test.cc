@@ -1,0 +1,386 @@
+// Rows without keys, poisoned memory, extreme logits, declines and misuse.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "providers/support.h"
+
+namespace longspan::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// Everything one provider computes, starting from carry and gradients as given.
+struct Outcome {
+  Carry carry;
+  Gradients gradients;
+};
+
+Outcome run(const Provider& provider, const Case& c, const Inputs& in, const Device& cpu) {
+  const DType wide = accumulator(c.problem.dtype);
+  Outcome r{empty_carry(c, wide), zero_gradients(c, wide)};
+  forward(provider, cpu, c, in, c.tiles, r.carry);
+  const Tensor delta = make_delta(c, in, r.carry.o, wide);
+  backward(provider, cpu, c, in, c.tiles, r.carry.lse, delta, r.gradients);
+  return r;
+}
+
+bool finite(const Tensor& t) {
+  for (const double value : t.values()) {
+    if (!std::isfinite(value)) return false;
+  }
+  return true;
+}
+
+class EveryProvider : public ::testing::TestWithParam<const Provider*> {
+ protected:
+  const Provider& provider() const { return *GetParam(); }
+  const Device cpu_ = device(2);
+};
+
+INSTANTIATE_TEST_SUITE_P(Cpu, EveryProvider,
+                         ::testing::ValuesIn(providers().begin(), providers().end()),
+                         [](const auto& info) {
+                           return info.index == 0 ? std::string("tiled") : std::string("reference");
+                         });
+
+Case one_tile(int64_t nq, int64_t nk, Band band, DType dtype = DType::kF32) {
+  Case c;
+  c.problem = {.dtype = dtype,
+               .heads_q = 2,
+               .heads_kv = 1,
+               .group = 2,
+               .dim_qk = 20,
+               .dim_v = 12,
+               .capacity_q = nq,
+               .capacity_k = nk,
+               .not_offered = {}};
+  c.scale = 1 / std::sqrt(20.0);
+  c.tiles = {make_placed(0, nq, 0, nk, band)};
+  return c;
+}
+
+TEST(List, TiledFirstReferenceLast) {
+  ASSERT_EQ(providers().size(), 2u);
+  EXPECT_EQ(providers()[0]->name(), "cpu/tiled");
+  EXPECT_EQ(providers()[1]->name(), "cpu/reference");
+}
+
+TEST_P(EveryProvider, RowsOutsideTilesAreNeitherReadNorWritten) {
+  for (const DType dtype : {DType::kF64, DType::kF32, DType::kF16, DType::kBF16}) {
+    Case c = one_tile(300, 280, {}, dtype);
+    c.tiles = {make_placed(20, 150, 30, 140, {-kUnbounded, 0}), make_placed(200, 7, 190, 70, {})};
+    const auto in_tile = [&](int64_t row, bool keys) {
+      for (const PlacedTile& t : c.tiles) {
+        const int64_t first = keys ? t.k_row : t.q_row;
+        const int64_t count = keys ? t.tile.k.size() : t.tile.q.size();
+        if (row >= first && row < first + count) return true;
+      }
+      return false;
+    };
+    Inputs in = make_inputs(c, 1);
+    Outcome r{empty_carry(c, accumulator(dtype)), zero_gradients(c, accumulator(dtype))};
+    Tensor delta = make_delta(c, in, r.carry.o, accumulator(dtype));
+    const auto poison = [&](Tensor& t, bool keys) {
+      for (int64_t row = 0; row < t.shape().rows; ++row) {
+        if (in_tile(row, keys)) continue;
+        for (int64_t h = 0; h < t.shape().heads; ++h) {
+          for (int64_t i = 0; i < t.shape().dim; ++i) t.set(row, h, i, NAN);
+        }
+      }
+    };
+    const auto poisoned = [&](const Tensor& t, bool keys) {
+      for (int64_t row = 0; row < t.shape().rows; ++row) {
+        for (int64_t h = 0; h < t.shape().heads; ++h) {
+          for (int64_t i = 0; i < t.shape().dim; ++i) {
+            ASSERT_EQ(std::isnan(t.get(row, h, i)), !in_tile(row, keys)) << "row " << row;
+          }
+        }
+      }
+    };
+    for (Tensor* t : {&in.q, &in.dout, &r.carry.o, &r.carry.lse, &delta, &r.gradients.dq}) {
+      poison(*t, false);
+    }
+    for (Tensor* t : {&in.k, &in.v, &r.gradients.dk, &r.gradients.dv}) poison(*t, true);
+    forward(provider(), cpu_, c, in, c.tiles, r.carry);
+    backward(provider(), cpu_, c, in, c.tiles, r.carry.lse, delta, r.gradients);
+    for (const Tensor* t : {&r.carry.o, &r.carry.lse, &r.gradients.dq}) poisoned(*t, false);
+    for (const Tensor* t : {&r.gradients.dk, &r.gradients.dv}) poisoned(*t, true);
+  }
+}
+
+TEST_P(EveryProvider, RowsThatSeeNoKeyKeepTheCarry) {
+  // Queries 0..3 and 150.. see nothing.
+  Case c = one_tile(170, 200, {-kUnbounded, -4});
+  c.tiles = {make_placed(0, 150, 0, 200, {-kUnbounded, -4}), make_placed(150, 20, 0, 200, {5, 2})};
+  const Inputs in = make_inputs(c, 2);
+  Outcome r{empty_carry(c, DType::kF32), zero_gradients(c, DType::kF32)};
+  std::mt19937_64 random(3);
+  r.carry.o.fill_normal(random);
+  r.carry.lse.fill_normal(random);
+  const Carry before{r.carry.o.copy(r.carry.o.shape()), r.carry.lse.copy(r.carry.lse.shape())};
+  forward(provider(), cpu_, c, in, c.tiles, r.carry);
+  for (int64_t row = 0; row < 170; ++row) {
+    const bool empty = row < 4 || row >= 150;
+    for (int64_t h = 0; h < 2; ++h) {
+      EXPECT_EQ(before.lse.get(row, h, 0) == r.carry.lse.get(row, h, 0), empty) << row;
+      for (int64_t i = 0; i < 12; ++i) {
+        EXPECT_EQ(before.o.get(row, h, i) == r.carry.o.get(row, h, i), empty) << row;
+      }
+    }
+  }
+}
+
+TEST_P(EveryProvider, MaskedRowsOfBottomRightCausal) {
+  const Case c = one_tile(8, 4, {-kUnbounded, 4 - 8});
+  const Outcome r = run(provider(), c, make_inputs(c, 4), cpu_);
+  EXPECT_TRUE(finite(r.carry.o));
+  EXPECT_TRUE(finite(r.gradients.dq));
+  EXPECT_TRUE(finite(r.gradients.dk));
+  EXPECT_TRUE(finite(r.gradients.dv));
+  for (int64_t row = 0; row < 8; ++row) {
+    for (int64_t h = 0; h < 2; ++h) {
+      EXPECT_EQ(r.carry.lse.get(row, h, 0) == -kInfinity, row < 4);
+      for (int64_t i = 0; i < 12; ++i) EXPECT_EQ(r.carry.o.get(row, h, i) == 0, row < 4);
+      for (int64_t i = 0; i < 20; ++i) EXPECT_TRUE(row >= 4 || r.gradients.dq.get(row, h, i) == 0);
+    }
+  }
+}
+
+TEST_P(EveryProvider, AllLogitsFarBelowZero) {
+  Case c = one_tile(70, 90, {-kUnbounded, 0});
+  Inputs in = make_inputs(c, 5);
+  in.q.fill(-300);
+  for (int64_t j = 0; j < 90; ++j) {
+    for (int64_t i = 0; i < 20; ++i) in.k.set(j, 0, i, 40 + 0.001 * static_cast<double>(j % 7));
+  }
+  const Outcome r = run(provider(), c, in, cpu_);  // logits near -5.4e4
+  EXPECT_TRUE(finite(r.carry.o));
+  EXPECT_TRUE(finite(r.gradients.dq));
+  EXPECT_TRUE(finite(r.gradients.dk));
+  EXPECT_TRUE(finite(r.gradients.dv));
+  for (const double lse : r.carry.lse.values()) EXPECT_LT(lse, -5e4);
+  Carry exact = empty_carry(c, DType::kF64);
+  forward(reference(), cpu_, c, in, c.tiles, exact);
+  EXPECT_LT(lse_error(r.carry.lse.values(), exact.lse.values()), 1e-5);
+  EXPECT_LT(relative_rms(r.carry.o.values(), exact.o.values()), 1e-2);  // an ulp of the logit: 4e-3
+}
+
+TEST_P(EveryProvider, CarriesMoreThanAHundredApart) {
+  Case c = one_tile(60, 120, {});
+  Inputs in = make_inputs(c, 6);
+  in.q.fill(3);
+  for (int64_t j = 0; j < 120; ++j) {  // logits of the first half are about 250 larger
+    for (int64_t i = 0; i < 20; ++i) in.k.set(j, 0, i, (j < 60 ? 19 : 0) + in.k.get(j, 0, i) / 50);
+  }
+  const PlacedTile parts[] = {make_placed(0, 60, 0, 60, {}), make_placed(0, 60, 60, 60, {})};
+  Carry exact = empty_carry(c, DType::kF64);
+  forward(reference(), cpu_, c, in, c.tiles, exact);
+  for (const int first : {0, 1}) {
+    Carry carry = empty_carry(c, DType::kF32);
+    forward(provider(), cpu_, c, in, {&parts[first], 1}, carry);
+    forward(provider(), cpu_, c, in, {&parts[1 - first], 1}, carry);
+    EXPECT_LT(lse_error(carry.lse.values(), exact.lse.values()), 1e-5);
+    EXPECT_LT(relative_rms(carry.o.values(), exact.o.values()), 2e-4);
+  }
+}
+
+TEST_P(EveryProvider, LargeRandomLogits) {
+  for (const double size : {1e3, 1e4, 1e5}) {
+    Case c = one_tile(200, 150, {-kUnbounded, 20});
+    c.scale = size / std::sqrt(20.0);
+    const Inputs in = make_inputs(c, 7);
+    const Outcome r = run(provider(), c, in, cpu_);
+    Carry exact = empty_carry(c, DType::kF64);
+    forward(reference(), cpu_, c, in, c.tiles, exact);
+    EXPECT_LT(lse_error(r.carry.lse.values(), exact.lse.values()), 1e-5) << size;
+    EXPECT_LT(relative_rms(r.carry.o.values(), exact.o.values()), 4 * size * 0x1p-23) << size;
+    EXPECT_TRUE(finite(r.gradients.dq));
+    EXPECT_TRUE(finite(r.gradients.dk));
+    EXPECT_TRUE(finite(r.gradients.dv));
+  }
+}
+
+TEST_P(EveryProvider, NanInARowStaysVisible) {
+  const Case c = one_tile(40, 40, {-kUnbounded, 0});
+  Inputs in = make_inputs(c, 8);
+  in.q.set(11, 1, 3, NAN);
+  Carry carry = empty_carry(c, DType::kF32);
+  forward(provider(), cpu_, c, in, c.tiles, carry);
+  for (int64_t row = 0; row < 40; ++row) {
+    for (int64_t h = 0; h < 2; ++h) {
+      EXPECT_EQ(std::isnan(carry.o.get(row, h, 0)), row == 11 && h == 1) << row;
+    }
+  }
+}
+
+TEST_P(EveryProvider, GradientsAreAdded) {
+  const Case c = one_tile(50, 60, {});
+  const Inputs in = make_inputs(c, 9);
+  Outcome once = run(provider(), c, in, cpu_);
+  const Tensor delta = make_delta(c, in, once.carry.o, DType::kF32);
+  const std::vector<double> first = once.gradients.dk.values();
+  backward(provider(), cpu_, c, in, c.tiles, once.carry.lse, delta, once.gradients);
+  const std::vector<double> twice = once.gradients.dk.values();
+  for (size_t i = 0; i < first.size(); ++i) EXPECT_NEAR(twice[i], 2 * first[i], 1e-6);
+}
+
+TEST_P(EveryProvider, NoTilesNoRows) {
+  Case c = one_tile(0, 0, {});
+  run(provider(), c, make_inputs(c, 1), cpu_);
+  c = one_tile(5, 0, {});
+  const Outcome r = run(provider(), c, make_inputs(c, 1), cpu_);
+  EXPECT_EQ(r.carry.lse.get(4, 1, 0), -kInfinity);
+}
+
+void expect_decline(const Provider& provider, const TileProblem& problem, const Device& cpu,
+                    DeclineCode code, const std::string& part) {
+  const Verdict verdict = provider.consider(problem, cpu);
+  const Decline* decline = declined(verdict);
+  ASSERT_NE(decline, nullptr) << part;
+  EXPECT_EQ(decline->code, code);
+  EXPECT_THAT(decline->detail, HasSubstr(part));
+  const auto plan = provider.prepare(problem, cpu);
+  ASSERT_FALSE(plan.ok());
+  EXPECT_EQ(plan.error().code, ErrorCode::kUnsupported);
+  EXPECT_THAT(plan.error().message, HasSubstr(part));
+}
+
+TEST_P(EveryProvider, Declines) {
+  const TileProblem good = one_tile(4, 4, {}).problem;
+  EXPECT_EQ(declined(provider().consider(good, cpu_)), nullptr);
+  const auto bad = [&](DeclineCode code, const std::string& part, auto&& change) {
+    TileProblem problem = good;
+    change(problem);
+    expect_decline(provider(), problem, cpu_, code, part);
+  };
+  bad(DeclineCode::kHeadDim, "dim 0", [](TileProblem& p) { p.dim_qk = 0; });
+  bad(DeclineCode::kHeadDim, "dim 577", [](TileProblem& p) { p.dim_qk = 577; });
+  bad(DeclineCode::kHeadDim, "dim_v 600", [](TileProblem& p) { p.dim_v = 600; });
+  bad(DeclineCode::kHeads, "0 query heads", [](TileProblem& p) { p.heads_q = 0; });
+  bad(DeclineCode::kHeads, "-1 key heads", [](TileProblem& p) { p.heads_kv = -1; });
+  bad(DeclineCode::kHeads, "group 0", [](TileProblem& p) { p.group = 0; });
+  bad(DeclineCode::kHeads, "group_offset -1", [](TileProblem& p) { p.group_offset = -1; });
+  bad(DeclineCode::kHeads, "key head 1 of 1", [](TileProblem& p) { p.group_offset = 1; });
+  bad(DeclineCode::kCapacity, "-5 query", [](TileProblem& p) { p.capacity_q = -5; });
+  bad(DeclineCode::kCapacity, "key rows", [](TileProblem& p) { p.capacity_k = int64_t{1} << 32; });
+  bad(DeclineCode::kKey, "window=4,0", [](TileProblem& p) { p.not_offered["window"] = "4,0"; });
+  Device other = cpu_;
+  other.name = "cuda:0";
+  expect_decline(provider(), good, other, DeclineCode::kDevice, "cuda:0");
+  expect_decline(provider(), good, Device{}, DeclineCode::kDevice, "cpu_device()");
+}
+
+struct Misuse {
+  const char* message;
+  std::function<void(ForwardTiles&)> change;
+};
+
+TEST_P(EveryProvider, ForwardRejectsWhatDoesNotFit) {
+  Case c = one_tile(10, 12, {});
+  const Inputs in = make_inputs(c, 1);
+  Carry carry = empty_carry(c, DType::kF32);
+  const auto plan = provider().prepare(c.problem, cpu_).value();
+  std::vector<uint64_t> memory(plan->workspace_bytes() / 8 + 16);
+  void* data = memory.data();
+  size_t space = memory.size() * 8;
+  const Workspace good{std::align(64, plan->workspace_bytes(), data, space),
+                       plan->workspace_bytes()};
+  PlacedTile outside = c.tiles[0];
+  const ForwardTiles call{in.q.view(),      in.k.view(), in.v.view(), carry.o.view(),
+                          carry.lse.view(), c.tiles,     c.scale};
+  ASSERT_TRUE(plan->forward(call, good).ok());
+  const Misuse cases[] = {
+      {"q is f16", [](ForwardTiles& t) { t.q.dtype = DType::kF16; }},
+      {"k has 2 heads", [](ForwardTiles& t) { t.k.heads = 2; }},
+      {"v has dim 11", [](ForwardTiles& t) { t.v.dim = 11; }},
+      {"v has 6 rows, expected 12", [](ForwardTiles& t) { t.v.seq = 6; }},
+      {"o is bf16", [](ForwardTiles& t) { t.o.dtype = DType::kBF16; }},
+      {"lse has dim 2", [](ForwardTiles& t) { t.lse.dim = 2; }},
+      {"q has 10 rows but no data", [](ForwardTiles& t) { t.q.data = nullptr; }},
+      {"key rows [1, 13) of 12",
+       [&](ForwardTiles& t) {
+         outside.k_row = 1;
+         t.tiles = {&outside, 1};
+       }},
+      {"query rows [-1, 9) of 10",
+       [&](ForwardTiles& t) {
+         outside.q_row = -1;
+         t.tiles = {&outside, 1};
+       }},
+      {"at most 10", [](ForwardTiles& t) { t.q.seq = t.o.seq = t.lse.seq = 11; }},
+  };
+  for (const Misuse& misuse : cases) {
+    outside = c.tiles[0];
+    ForwardTiles changed = call;
+    misuse.change(changed);
+    const Status status = plan->forward(changed, good);
+    ASSERT_FALSE(status.ok()) << misuse.message;
+    EXPECT_EQ(status.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_THAT(status.error().message, HasSubstr(misuse.message));
+  }
+  const Workspace bad[] = {{good.data, good.bytes - 1},
+                           {nullptr, good.bytes},
+                           {static_cast<std::byte*>(good.data) + 8, good.bytes}};
+  for (const Workspace& workspace : bad) {
+    const Status status = plan->forward(call, workspace);
+    ASSERT_FALSE(status.ok());
+    EXPECT_THAT(status.error().message, HasSubstr("workspace"));
+  }
+}
+
+TEST_P(EveryProvider, BackwardRejectsWhatDoesNotFit) {
+  Case c = one_tile(10, 12, {});
+  const Inputs in = make_inputs(c, 1);
+  Outcome r = run(provider(), c, in, cpu_);
+  const Tensor delta = make_delta(c, in, r.carry.o, DType::kF32);
+  const BackwardTiles call{in.q.view(),
+                           in.k.view(),
+                           in.v.view(),
+                           in.dout.view(),
+                           r.carry.lse.view(),
+                           delta.view(),
+                           r.gradients.dq.view(),
+                           r.gradients.dk.view(),
+                           r.gradients.dv.view(),
+                           c.tiles,
+                           c.scale};
+  ASSERT_TRUE(attend_tiles(provider(), cpu_, c.problem, call).ok());
+  BackwardTiles changed = call;
+  changed.dk.dtype = DType::kF16;
+  EXPECT_THAT(attend_tiles(provider(), cpu_, c.problem, changed).error().message,
+              HasSubstr("dk is f16"));
+  changed = call;
+  changed.delta.seq = 9;
+  EXPECT_THAT(attend_tiles(provider(), cpu_, c.problem, changed).error().message,
+              HasSubstr("delta has 9 rows, expected 10"));
+  c.problem.direction = Direction::kForward;
+  const auto plan = provider().prepare(c.problem, cpu_).value();
+  EXPECT_THAT(plan->backward(call, {}).error().message, HasSubstr("prepared for forward"));
+}
+
+TEST_P(EveryProvider, AttendTilesIsOneWholeCall) {
+  const Case c = one_tile(33, 44, {-kUnbounded, 5});
+  const Inputs in = make_inputs(c, 1);
+  const Outcome expected = run(provider(), c, in, cpu_);
+  Carry carry = empty_carry(c, DType::kF32);
+  const ForwardTiles call{in.q.view(),      in.k.view(), in.v.view(), carry.o.view(),
+                          carry.lse.view(), c.tiles,     c.scale};
+  ASSERT_TRUE(attend_tiles(provider(), cpu_, c.problem, call).ok());
+  EXPECT_EQ(carry.o.values(), expected.carry.o.values());
+  TileProblem problem = c.problem;
+  problem.not_offered["softcap"] = "30";
+  const Status status = attend_tiles(provider(), cpu_, problem, call);
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code, ErrorCode::kUnsupported);
+  EXPECT_THAT(status.error().message, HasSubstr("softcap=30"));
+}
+
+}  // namespace
+}  // namespace longspan::testing

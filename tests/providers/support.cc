@@ -1,0 +1,325 @@
+#include "providers/support.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "base/half.h"
+
+namespace longspan::testing {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+int64_t pick(std::mt19937_64& random, int64_t low, int64_t high) {
+  return std::uniform_int_distribution<int64_t>(low, high)(random);
+}
+
+struct Memory64 {
+  std::vector<uint64_t> storage;
+  Workspace workspace;
+};
+
+Memory64 poisoned(size_t bytes) {
+  Memory64 m;
+  m.storage.assign(bytes / 8 + 16, ~uint64_t{0});  // NaN in every type
+  const uintptr_t start = reinterpret_cast<uintptr_t>(m.storage.data());
+  const uintptr_t aligned =
+      (start + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
+  m.workspace = {reinterpret_cast<void*>(aligned), bytes};
+  return m;
+}
+
+}  // namespace
+
+Tensor::Tensor(const Shape& shape) : shape_(shape) {
+  const int64_t seq = shape.batch == 0 ? 0 : shape.rows / shape.batch;
+  view_ = {.data = nullptr,
+           .dtype = shape.dtype,
+           .batch = shape.batch,
+           .seq = seq,
+           .heads = shape.heads,
+           .dim = shape.dim};
+  const int64_t width = shape.dim + shape.gap;
+  const bool tokens = shape.memory == Memory::kTokenMajor;
+  view_.stride_head = tokens ? width : seq * width;
+  view_.stride_seq = tokens ? shape.heads * width : width;
+  view_.stride_batch = seq * shape.heads * width;
+  const int64_t bytes = (shape.lead + shape.rows * shape.heads * width) * size_of(shape.dtype);
+  storage_.assign(static_cast<size_t>(bytes / 8 + 1), ~uint64_t{0});
+  view_.data = reinterpret_cast<std::byte*>(storage_.data()) + shape.lead * size_of(shape.dtype);
+}
+
+double Tensor::get(int64_t row, int64_t head, int64_t i) const {
+  const int64_t at = view_.offset(row, head) + i;
+  switch (view_.dtype) {
+    case DType::kF64: return static_cast<const double*>(view_.data)[at];
+    case DType::kF32: return static_cast<const float*>(view_.data)[at];
+    case DType::kF16: return f16_to_float(static_cast<const uint16_t*>(view_.data)[at]);
+    case DType::kBF16: return bf16_to_float(static_cast<const uint16_t*>(view_.data)[at]);
+  }
+  return kNan;
+}
+
+void Tensor::set(int64_t row, int64_t head, int64_t i, double value) {
+  const int64_t at = view_.offset(row, head) + i;
+  const float narrow = static_cast<float>(value);
+  switch (view_.dtype) {
+    case DType::kF64: static_cast<double*>(view_.data)[at] = value; break;
+    case DType::kF32: static_cast<float*>(view_.data)[at] = narrow; break;
+    case DType::kF16: static_cast<uint16_t*>(view_.data)[at] = float_to_f16(narrow); break;
+    case DType::kBF16: static_cast<uint16_t*>(view_.data)[at] = float_to_bf16(narrow); break;
+  }
+}
+
+void Tensor::fill(double value) {
+  for (int64_t r = 0; r < shape_.rows; ++r) {
+    for (int64_t h = 0; h < shape_.heads; ++h) {
+      for (int64_t i = 0; i < shape_.dim; ++i) set(r, h, i, value);
+    }
+  }
+}
+
+void Tensor::fill_normal(std::mt19937_64& random, double deviation) {
+  std::normal_distribution<double> normal(0, deviation);
+  for (int64_t r = 0; r < shape_.rows; ++r) {
+    for (int64_t h = 0; h < shape_.heads; ++h) {
+      for (int64_t i = 0; i < shape_.dim; ++i) set(r, h, i, normal(random));
+    }
+  }
+}
+
+std::vector<double> Tensor::values() const {
+  std::vector<double> result;
+  result.reserve(static_cast<size_t>(shape_.rows * shape_.heads * shape_.dim));
+  for (int64_t r = 0; r < shape_.rows; ++r) {
+    for (int64_t h = 0; h < shape_.heads; ++h) {
+      for (int64_t i = 0; i < shape_.dim; ++i) result.push_back(get(r, h, i));
+    }
+  }
+  return result;
+}
+
+Tensor Tensor::copy(const Shape& shape) const {
+  Tensor result(shape);
+  for (int64_t r = 0; r < shape.rows; ++r) {
+    for (int64_t h = 0; h < shape.heads; ++h) {
+      for (int64_t i = 0; i < shape.dim; ++i) result.set(r, h, i, get(r, h, i));
+    }
+  }
+  return result;
+}
+
+std::string Case::text() const {
+  std::string result = fmt::format(
+      "{} heads {}/{} group {}+{} dim {}/{} rows {}/{} scale {} memory {} batch {} gap {}:",
+      name(problem.dtype), problem.heads_q, problem.heads_kv, problem.group, problem.group_offset,
+      problem.dim_qk, problem.dim_v, problem.capacity_q, problem.capacity_k, scale,
+      static_cast<int>(memory), batch, gap);
+  for (const PlacedTile& t : tiles) {
+    result += fmt::format(" [q {}+{} k {}+{} band {}..{}]", t.q_row, t.tile.q.size(), t.k_row,
+                          t.tile.k.size(), t.tile.band.lo, t.tile.band.hi);
+  }
+  return result;
+}
+
+namespace {
+
+Tensor make(const Case& c, DType dtype, bool keys, int64_t dim) {
+  return Tensor({.dtype = dtype,
+                 .rows = keys ? c.problem.capacity_k : c.problem.capacity_q,
+                 .heads = keys ? c.problem.heads_kv : c.problem.heads_q,
+                 .dim = dim,
+                 .memory = c.memory,
+                 .batch = c.batch,
+                 .gap = c.gap});
+}
+
+}  // namespace
+
+Inputs make_inputs(const Case& c, uint64_t seed, double deviation) {
+  std::mt19937_64 random(seed);
+  const TileProblem& p = c.problem;
+  Inputs inputs{make(c, p.dtype, false, p.dim_qk), make(c, p.dtype, true, p.dim_qk),
+                make(c, p.dtype, true, p.dim_v), make(c, p.dtype, false, p.dim_v)};
+  inputs.q.fill_normal(random, deviation);
+  inputs.k.fill_normal(random, deviation);
+  inputs.v.fill_normal(random);
+  inputs.dout.fill_normal(random);
+  return inputs;
+}
+
+Carry empty_carry(const Case& c, DType dtype) {
+  Carry carry{make(c, dtype, false, c.problem.dim_v), make(c, dtype, false, 1)};
+  carry.o.fill(0);
+  carry.lse.fill(-kInfinity);
+  return carry;
+}
+
+Gradients zero_gradients(const Case& c, DType dtype) {
+  Gradients gradients{make(c, dtype, false, c.problem.dim_qk),
+                      make(c, dtype, true, c.problem.dim_qk),
+                      make(c, dtype, true, c.problem.dim_v)};
+  gradients.dq.fill(0);
+  gradients.dk.fill(0);
+  gradients.dv.fill(0);
+  return gradients;
+}
+
+void forward(const Provider& provider, const Device& device, const Case& c, const Inputs& inputs,
+             std::span<const PlacedTile> tiles, Carry& carry) {
+  TileProblem problem = c.problem;
+  problem.direction = Direction::kForward;
+  const auto plan = provider.prepare(problem, device);
+  ASSERT_TRUE(plan.ok()) << plan.error().text();
+  const Memory64 memory = poisoned((*plan)->workspace_bytes());
+  const ForwardTiles call{.q = inputs.q.view(),
+                          .k = inputs.k.view(),
+                          .v = inputs.v.view(),
+                          .o = carry.o.view(),
+                          .lse = carry.lse.view(),
+                          .tiles = tiles,
+                          .scale = c.scale};
+  const Status status = (*plan)->forward(call, memory.workspace);
+  ASSERT_TRUE(status.ok()) << status.error().text();
+}
+
+void backward(const Provider& provider, const Device& device, const Case& c, const Inputs& inputs,
+              std::span<const PlacedTile> tiles, const Tensor& lse, const Tensor& delta,
+              Gradients& gradients) {
+  TileProblem problem = c.problem;
+  problem.direction = Direction::kBackward;
+  const auto plan = provider.prepare(problem, device);
+  ASSERT_TRUE(plan.ok()) << plan.error().text();
+  const Memory64 memory = poisoned((*plan)->workspace_bytes());
+  const BackwardTiles call{.q = inputs.q.view(),
+                           .k = inputs.k.view(),
+                           .v = inputs.v.view(),
+                           .dout = inputs.dout.view(),
+                           .lse = lse.view(),
+                           .delta = delta.view(),
+                           .dq = gradients.dq.view(),
+                           .dk = gradients.dk.view(),
+                           .dv = gradients.dv.view(),
+                           .tiles = tiles,
+                           .scale = c.scale};
+  const Status status = (*plan)->backward(call, memory.workspace);
+  ASSERT_TRUE(status.ok()) << status.error().text();
+}
+
+Tensor make_delta(const Case& c, const Inputs& inputs, const Tensor& o, DType dtype) {
+  Tensor delta = make(c, dtype, false, 1);
+  for (int64_t r = 0; r < c.problem.capacity_q; ++r) {
+    for (int64_t h = 0; h < c.problem.heads_q; ++h) {
+      double sum = 0;
+      for (int64_t i = 0; i < c.problem.dim_v; ++i)
+        sum += inputs.dout.get(r, h, i) * o.get(r, h, i);
+      delta.set(r, h, 0, sum);
+    }
+  }
+  return delta;
+}
+
+double relative_rms(const std::vector<double>& values, const std::vector<double>& reference) {
+  double error = 0;
+  double norm = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (std::isnan(values[i])) return kInfinity;
+    error += (values[i] - reference[i]) * (values[i] - reference[i]);
+    norm += reference[i] * reference[i];
+  }
+  if (values.empty()) return 0;
+  const double count = static_cast<double>(values.size());
+  const double rms = std::sqrt(norm / count);
+  return std::sqrt(error / count) / (rms < 1e-6 ? 1 : rms);
+}
+
+double lse_error(const std::vector<double>& values, const std::vector<double>& reference) {
+  double worst = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (std::isnan(values[i])) return kInfinity;
+    if ((values[i] == -kInfinity) != (reference[i] == -kInfinity)) return kInfinity;
+    if (values[i] == -kInfinity) continue;
+    worst =
+        std::max(worst, std::abs(values[i] - reference[i]) / std::max(1.0, std::abs(reference[i])));
+  }
+  return worst;
+}
+
+std::vector<double> rounded(const std::vector<double>& values, DType dtype) {
+  Tensor tensor({.dtype = dtype, .rows = static_cast<int64_t>(values.size())});
+  for (size_t i = 0; i < values.size(); ++i) tensor.set(static_cast<int64_t>(i), 0, 0, values[i]);
+  return tensor.values();
+}
+
+Device device(int threads) { return cpu_device(threads); }
+const Provider& tiled() { return *providers()[0]; }
+const Provider& reference() { return *providers()[1]; }
+
+PlacedTile make_placed(int64_t q_row, int64_t nq, int64_t k_row, int64_t nk, Band band) {
+  return {.tile = {.sequence = 0, .q = {100, 100 + nq, 1}, .k = {7, 7 + 2 * nk, 2}, .band = band},
+          .q_row = q_row,
+          .k_row = k_row};
+}
+
+namespace {
+
+Band random_band(std::mt19937_64& random, int64_t nq, int64_t nk) {
+  const int64_t a = pick(random, -nq, nk);
+  const int64_t b = pick(random, -nq, nk);
+  switch (pick(random, 0, 7)) {
+    case 0: return {};
+    case 1: return {-kUnbounded, 0};
+    case 2: return {-kUnbounded, nk - nq};
+    case 3: return {-kUnbounded, a};
+    case 4: return {a, kUnbounded};
+    case 5: return {a, a};
+    case 6: return {std::max(a, b), std::min(a, b)};  // often empty
+    default: return {std::min(a, b), std::max(a, b)};
+  }
+}
+
+/// A range of at most `limit` of `rows` rows, inside one batch entry or across several.
+Range random_rows(std::mt19937_64& random, int64_t rows, int64_t limit) {
+  const int64_t count = pick(random, 0, 3) == 0 ? std::min(rows, pick(random, 0, 17))
+                                                : pick(random, 0, std::min(rows, limit));
+  const int64_t first = pick(random, 0, rows - count);
+  return {first, first + count};
+}
+
+}  // namespace
+
+Case random_case(std::mt19937_64& random) {
+  constexpr int64_t kDims[] = {1, 3, 8, 17, 32, 64, 80, 96, 128, 192, 256, 512, 576};
+  Case c;
+  TileProblem& p = c.problem;
+  p.dtype = static_cast<DType>(pick(random, 0, 3));
+  p.dim_qk = kDims[pick(random, 0, 12)];
+  p.dim_v = pick(random, 0, 1) == 0 ? p.dim_qk : kDims[pick(random, 0, 12)];
+  p.group = pick(random, 1, 4);
+  p.group_offset = pick(random, 0, p.group - 1);
+  p.heads_q = pick(random, 1, 5);
+  p.heads_kv = (p.heads_q - 1 + p.group_offset) / p.group + 1;
+  const int64_t limit = std::max(p.dim_qk, p.dim_v) > 200 ? 150 : 300;
+  c.batch = pick(random, 1, 2);
+  p.capacity_q = c.batch * pick(random, 1, limit);
+  p.capacity_k = c.batch * pick(random, 1, limit);
+  c.scale = pick(random, 0, 9) == 0 ? -0.3 : 1 / std::sqrt(static_cast<double>(p.dim_qk));
+  c.memory = static_cast<Memory>(pick(random, 0, 1));
+  c.gap = pick(random, 0, 1) * pick(random, 0, 5);
+  const int64_t count = pick(random, 1, 6);
+  for (int64_t i = 0; i < count; ++i) {
+    const Range q = random_rows(random, p.capacity_q, limit);
+    const Range k = random_rows(random, p.capacity_k, limit);
+    const int64_t nq = q.last - q.first;
+    const int64_t nk = k.last - k.first;
+    c.tiles.push_back(make_placed(q.first, nq, k.first, nk, random_band(random, nq, nk)));
+  }
+  return c;
+}
+
+}  // namespace longspan::testing

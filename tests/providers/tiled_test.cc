@@ -1,0 +1,205 @@
+// cpu/tiled against cpu/reference: shapes, bands, groups, types, strides, splits.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "providers/support.h"
+
+namespace longspan::testing {
+namespace {
+
+/// True when many rows see a single key: their gradients are 0 = p (dP - delta) by cancellation, so
+/// the tensor's rms says little about the size of the numbers that were rounded.
+bool cancels(const Case& c) {
+  std::vector<int64_t> keys(static_cast<size_t>(c.problem.capacity_q));
+  for (const PlacedTile& t : c.tiles) {
+    for (int64_t i = 0; i < t.tile.q.size(); ++i) {
+      const Range seen = visible_keys(t.tile.band, i, t.tile.k.size());
+      keys[static_cast<size_t>(t.q_row + i)] += std::max<int64_t>(0, seen.last - seen.first);
+    }
+  }
+  const auto seeing = std::count_if(keys.begin(), keys.end(), [](int64_t n) { return n > 0; });
+  return std::count(keys.begin(), keys.end(), 1) * 20 > seeing;
+}
+
+double bar(const Case& c) {
+  const double base = c.problem.dtype == DType::kF64 ? 1e-12 : 2e-6;
+  return cancels(c) ? 10 * base : base;
+}
+double lse_bar(DType dtype) { return dtype == DType::kF64 ? 1e-12 : 1e-5; }
+
+struct Expected {
+  Carry carry;
+  Gradients gradients;
+};
+
+Expected expect(const Case& c, const Inputs& in, const Device& cpu) {
+  Expected e{empty_carry(c, DType::kF64), zero_gradients(c, DType::kF64)};
+  forward(reference(), cpu, c, in, c.tiles, e.carry);
+  backward(reference(), cpu, c, in, c.tiles, e.carry.lse, make_delta(c, in, e.carry.o, DType::kF64),
+           e.gradients);
+  return e;
+}
+
+void check(const Case& c, const Tensor& value, const Tensor& expected, const char* tensor) {
+  const DType dtype = c.problem.dtype;
+  const std::string what = tensor + (": " + c.text());
+  EXPECT_LT(relative_rms(value.values(), expected.values()), bar(c)) << what;
+  if (dtype == DType::kF64 || dtype == DType::kF32) return;
+  const double half_bar = dtype == DType::kF16 ? 3e-4 : 2.5e-3;
+  // Gradients of one-key rows are all but zero, where even the exact result rounds badly.
+  const double ideal = relative_rms(rounded(expected.values(), dtype), expected.values());
+  EXPECT_LT(relative_rms(rounded(value.values(), dtype), expected.values()),
+            std::max(half_bar, 1.05 * ideal))
+      << what;
+}
+
+void check_case(const Case& c, uint64_t seed, const Device& cpu) {
+  const DType wide = accumulator(c.problem.dtype);
+  const Inputs in = make_inputs(c, seed);
+  const Expected e = expect(c, in, cpu);
+  Carry carry = empty_carry(c, wide);
+  forward(tiled(), cpu, c, in, c.tiles, carry);
+  check(c, carry.o, e.carry.o, "o");
+  EXPECT_LT(lse_error(carry.lse.values(), e.carry.lse.values()), lse_bar(c.problem.dtype))
+      << c.text();
+  Gradients gradients = zero_gradients(c, wide);
+  backward(tiled(), cpu, c, in, c.tiles, carry.lse, make_delta(c, in, carry.o, wide), gradients);
+  check(c, gradients.dq, e.gradients.dq, "dq");
+  check(c, gradients.dk, e.gradients.dk, "dk");
+  check(c, gradients.dv, e.gradients.dv, "dv");
+}
+
+TEST(Tiled, RandomShapes) {
+  std::mt19937_64 random(11);
+  const Device cpu = device(3);
+  for (int i = 0; i < 250 && !HasFailure(); ++i) check_case(random_case(random), 1000 + i, cpu);
+}
+
+TEST(Tiled, EveryHeadDim) {
+  const Device cpu = device(2);
+  for (const int64_t dim : {1, 3, 8, 17, 32, 64, 80, 96, 128, 192, 256, 257, 512, 575, 576}) {
+    Case c;
+    c.problem = {.heads_q = 2,
+                 .heads_kv = 1,
+                 .group = 2,
+                 .dim_qk = dim,
+                 .dim_v = 577 - dim,
+                 .capacity_q = 150,
+                 .capacity_k = 131,
+                 .not_offered = {}};
+    c.scale = 1 / std::sqrt(static_cast<double>(dim));
+    c.tiles = {make_placed(0, 150, 0, 131, {-kUnbounded, -19})};
+    check_case(c, static_cast<uint64_t>(dim), cpu);
+    c.problem.dtype = DType::kF64;
+    check_case(c, static_cast<uint64_t>(dim), cpu);
+  }
+}
+
+TEST(Tiled, OneQueryAgainstManyKeysAndBack) {
+  const Device cpu = device(2);
+  Case c;
+  c.problem = {.heads_q = 4,
+               .heads_kv = 2,
+               .group = 2,
+               .dim_qk = 64,
+               .dim_v = 64,
+               .capacity_q = 1,
+               .capacity_k = 1500,
+               .not_offered = {}};
+  c.scale = 0.125;
+  c.tiles = {make_placed(0, 1, 0, 1500, {})};
+  check_case(c, 1, cpu);
+  c.problem.capacity_q = 1500;
+  c.problem.capacity_k = 40;
+  c.tiles = {make_placed(0, 1500, 39, 1, {}), make_placed(0, 1500, 0, 39, {})};
+  check_case(c, 2, cpu);
+}
+
+/// Cuts a tile's keys at `at`; the second part's band is translated.
+std::vector<PlacedTile> split_keys(const PlacedTile& t, int64_t at) {
+  PlacedTile a = t;
+  PlacedTile b = t;
+  a.tile.k = t.tile.k.slice(0, at);
+  b.tile.k = t.tile.k.slice(at, t.tile.k.size());
+  b.k_row += at;
+  if (b.tile.band.lo > -kUnbounded) b.tile.band.lo -= at;
+  if (b.tile.band.hi < kUnbounded) b.tile.band.hi -= at;
+  return {a, b};
+}
+
+TEST(Tiled, CarriedCallsEqualOneCall) {
+  std::mt19937_64 random(12);
+  const Device cpu = device(2);
+  for (int i = 0; i < 40; ++i) {
+    Case c = random_case(random);
+    c.tiles.resize(1);
+    const int64_t nk = c.tiles[0].tile.k.size();
+    if (nk == 0) continue;
+    const Inputs in = make_inputs(c, 50 + i);
+    const DType wide = accumulator(c.problem.dtype);
+    const Expected e = expect(c, in, cpu);
+    Carry carry = empty_carry(c, wide);
+    Gradients gradients = zero_gradients(c, wide);
+    const int64_t at = std::uniform_int_distribution<int64_t>(0, nk)(random);
+    const std::vector<PlacedTile> parts = split_keys(c.tiles[0], at);
+    // One part a call, the later keys first.
+    forward(tiled(), cpu, c, in, {&parts[1], 1}, carry);
+    forward(tiled(), cpu, c, in, {&parts[0], 1}, carry);
+    check(c, carry.o, e.carry.o, "o");
+    EXPECT_LT(lse_error(carry.lse.values(), e.carry.lse.values()), lse_bar(c.problem.dtype));
+    const Tensor delta = make_delta(c, in, carry.o, wide);
+    for (const PlacedTile& part : parts) {
+      backward(tiled(), cpu, c, in, {&part, 1}, carry.lse, delta, gradients);
+    }
+    check(c, gradients.dq, e.gradients.dq, "dq");
+    check(c, gradients.dk, e.gradients.dk, "dk");
+    check(c, gradients.dv, e.gradients.dv, "dv");
+  }
+}
+
+TEST(Tiled, LongSequences) {
+  const Device cpu = device(2);
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  constexpr int64_t kRows = 700;  // the reference is slow here
+#else
+  constexpr int64_t kRows = 4096;
+#endif
+  for (const int64_t dim : {16, 64}) {
+    Case c;
+    c.problem = {.heads_q = 1,
+                 .heads_kv = 1,
+                 .dim_qk = dim,
+                 .dim_v = dim,
+                 .capacity_q = kRows,
+                 .capacity_k = kRows,
+                 .not_offered = {}};
+    c.scale = 1 / std::sqrt(static_cast<double>(dim));
+    c.tiles = {make_placed(0, kRows, 0, kRows, {-kUnbounded, 0})};
+    check_case(c, 3, cpu);
+    c.tiles = {make_placed(0, kRows, 0, kRows, {})};
+    check_case(c, 4, cpu);
+  }
+}
+
+TEST(Tiled, PackedSequencesInOneCall) {
+  const Device cpu = device(3);
+  Case c;
+  c.problem = {.heads_q = 2,
+               .heads_kv = 1,
+               .group = 2,
+               .dim_qk = 16,
+               .dim_v = 24,
+               .capacity_q = 16 * 1100,
+               .capacity_k = 16 * 1100,
+               .not_offered = {}};
+  c.scale = 0.25;
+  for (int64_t i = 0; i < 1100; ++i) {  // more than one wave
+    c.tiles.push_back(make_placed(16 * i, 1 + i % 16, 16 * i, 1 + i % 16, {-kUnbounded, 0}));
+  }
+  check_case(c, 5, cpu);
+}
+
+}  // namespace
+}  // namespace longspan::testing
