@@ -34,8 +34,8 @@ inline uint16_t float_to_f16(float value) {
   const uint16_t sign = static_cast<uint16_t>((bits >> 16) & 0x8000u);
   const uint32_t magnitude = bits & 0x7fffffffu;
   if (magnitude > 0x7f800000u) return sign | 0x7e00u;
-  if (magnitude >= 0x477ff000u) return sign | 0x7c00u;  // rounds to 65536 or beyond
-  if (magnitude < 0x38800000u) {                        // below 2^-14: subnormal or zero
+  if (magnitude >= 0x477ff000u) return sign | 0x7c00u;             // rounds to 65536 or beyond
+  if (magnitude < 0x38800000u) {                                   // below 2^-14: subnormal or zero
     const float shifted = std::bit_cast<float>(magnitude) + 0.5f;  // units of 2^-24 below 0.5's ulp
     return sign | static_cast<uint16_t>(std::bit_cast<uint32_t>(shifted) - 0x3f000000u);
   }

@@ -21,8 +21,8 @@ class Workers {
 
   int threads() const { return static_cast<int>(pool_.size()) + 1; }
 
-  /// Calls body(context, index, slot) for every index in [0, count), in any order, on the caller and
-  /// free workers; returns when all are done. Calls that run at the same time in one loop have
+  /// Calls body(context, index, slot) for every index in [0, count), in any order, on the caller
+  /// and free workers; returns when all are done. Calls that run at the same time in one loop have
   /// different slots in [0, threads()). Bodies must not throw. Allocates nothing.
   void run(int64_t count, void (*body)(void* context, int64_t index, int slot), void* context);
 

@@ -62,9 +62,7 @@ void append_pieces(Shard& shard, PartitionKind kind, int32_t sequence, int64_t e
       append(shard, sequence, late, length);
       return;
     }
-    case PartitionKind::kStriped:
-      append(shard, sequence, {rank, extent, ranks}, length);
-      return;
+    case PartitionKind::kStriped: append(shard, sequence, {rank, extent, ranks}, length); return;
     case PartitionKind::kBalanced: return;
   }
 }
@@ -109,8 +107,9 @@ std::vector<Cut> balanced_cuts(const Problem& problem, int ranks) {
   std::vector<Cut> cuts;
   size_t at = 0;
   int64_t before = 0;  // pairs of the sequences before `at`
-  int64_t here = sequences.empty() ? 0 : area(problem.band(sequences[0]), sequences[0].q_length,
-                                              sequences[0].k_length);
+  int64_t here = sequences.empty() ? 0
+                                   : area(problem.band(sequences[0]), sequences[0].q_length,
+                                          sequences[0].k_length);
   for (int rank = 1; rank < ranks; ++rank) {
     const auto target = static_cast<int64_t>(static_cast<__int128>(total) * rank / ranks);
     while (at < sequences.size() && before + here <= target) {

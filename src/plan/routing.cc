@@ -13,11 +13,12 @@ Error invalid(std::string_view text) {
   for (const Provider* provider : providers()) {
     names += fmt::format("{}{}", names.empty() ? "" : ", ", provider->name());
   }
-  return {ErrorCode::kInvalidArgument,
-          fmt::format("provider \"{}\" is not allowed; auto, or prefer:NAME, require:NAME, off:NAME "
-                      "with NAME one of {}",
-                      text, names),
-          "routing"};
+  return {
+      ErrorCode::kInvalidArgument,
+      fmt::format("provider \"{}\" is not allowed; auto, or prefer:NAME, require:NAME, off:NAME "
+                  "with NAME one of {}",
+                  text, names),
+      "routing"};
 }
 
 }  // namespace

@@ -17,7 +17,8 @@ std::optional<Decline> refusal(PlanCache& cache, const Provider& provider,
     const Verdict verdict = cache.consider(provider, problem, device);
     if (const Decline* decline = declined(verdict)) return *decline;
     if (refuse_16bit_partials && std::get<Offer>(verdict).partials_16bit) {
-      return Decline{DeclineCode::kPartials, "partials=16bit, but FP32 partial results are required"};
+      return Decline{DeclineCode::kPartials,
+                     "partials=16bit, but FP32 partial results are required"};
     }
   }
   return std::nullopt;

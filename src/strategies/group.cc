@@ -133,10 +133,9 @@ Rows merged_rows(const Partition& partition, SideOf side, int first, int count) 
 }
 
 Place locate(const Rows& rows, const Run& part) {
-  const auto after = std::upper_bound(
-      rows.runs.begin(), rows.runs.end(), part, [](const Run& a, const Run& b) {
-        return a.sequence != b.sequence ? a.sequence < b.sequence
-                                        : a.tokens.begin < b.tokens.begin;
+  const auto after =
+      std::upper_bound(rows.runs.begin(), rows.runs.end(), part, [](const Run& a, const Run& b) {
+        return a.sequence != b.sequence ? a.sequence < b.sequence : a.tokens.begin < b.tokens.begin;
       });
   // Stripes interleave, so the run that begins last before the part need not be the one.
   for (auto run = after; run != rows.runs.begin();) {
@@ -158,8 +157,7 @@ Meeting meet(const Problem& problem, const Rows& q, const Rows& k) {
   size_t from = 0;
   for (const Run& q_run : q.runs) {
     while (from < k.runs.size() && k.runs[from].sequence < q_run.sequence) ++from;
-    const Band band =
-        problem.band(problem.lengths.sequences[static_cast<size_t>(q_run.sequence)]);
+    const Band band = problem.band(problem.lengths.sequences[static_cast<size_t>(q_run.sequence)]);
     for (size_t i = from; i < k.runs.size() && k.runs[i].sequence == q_run.sequence; ++i) {
       const Run& k_run = k.runs[i];
       const Tile tile = make_tile(q_run.sequence, band, q_run.tokens, k_run.tokens);
@@ -178,8 +176,7 @@ std::vector<PlacedTile> on_needed_rows(const Meeting& meeting) {
   std::vector<PlacedTile> tiles = meeting.tiles;
   for (PlacedTile& tile : tiles) {
     // Sources rise with the runs.
-    const auto after =
-        std::upper_bound(meeting.source.begin(), meeting.source.end(), tile.k_row);
+    const auto after = std::upper_bound(meeting.source.begin(), meeting.source.end(), tile.k_row);
     const auto run = static_cast<size_t>(after - meeting.source.begin()) - 1;
     tile.k_row = meeting.needed.runs[run].row + (tile.k_row - meeting.source[run]);
   }

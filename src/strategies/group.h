@@ -11,8 +11,8 @@
 namespace longspan {
 
 /// The heads that member `index` of a group of `ways` ranks computes. Key heads are dealt whole;
-/// where there are fewer than ranks, several ranks share one and split its query heads. A member may
-/// hold no heads.
+/// where there are fewer than ranks, several ranks share one and split its query heads. A member
+/// may hold no heads.
 struct HeadShare {
   int64_t q_begin = 0;
   int64_t q_end = 0;
