@@ -221,12 +221,18 @@ class Accesses {
   /// Joins the touch with one of the last ones where only the rows differ.
   void add(std::vector<Touch>& touches, BufferId id, Access access, int64_t head, int64_t heads,
            Strip strip) {
+    if (access == Access::kRead && states(id).input()) return;
     constexpr size_t kLookBack = 8;
     const size_t last = touches.size() > kLookBack ? touches.size() - kLookBack : 0;
     for (size_t i = touches.size(); i > last; --i) {
       Touch& touch = touches[i - 1];
       if (touch.buffer != id || touch.head != head || touch.heads != heads) continue;
-      touch.strips.push_back(strip);
+      Strip& end = touch.strips.back();
+      if (strip.step == 1 && end.step == 1 && end.row + end.rows == strip.row) {
+        end.rows += strip.rows;
+      } else {
+        touch.strips.push_back(strip);
+      }
       return;
     }
     touches.push_back({.buffer = id,

@@ -110,56 +110,71 @@ Result<std::vector<RowStates::Stretch>> RowStates::stretches(const Touch& touch)
   return joined;
 }
 
-/// Makes a segment begin at `at`; returns its index.
-size_t RowStates::split(Lane& lane, int64_t at) {
-  const auto next = std::upper_bound(lane.begin(), lane.end(), at,
-                                     [](int64_t row, const Segment& s) { return row < s.end; });
-  const auto index = static_cast<size_t>(next - lane.begin());
-  if (next == lane.end() || next->begin == at) return index;
-  Segment head = *next;
-  head.end = at;
-  next->begin = at;
-  lane.insert(next, head);
-  return index + 1;
-}
-
 Status RowStates::touch(const Touch& touch) {
   if (input_) {
     if (touch.access == Access::kRead) return {};
     return defect(schedule_, touch.step, id_, "writes an input");
   }
-  LONGSPAN_TRY(const std::vector<Stretch> parts, stretches(touch));
+  LONGSPAN_TRY(const std::vector<Stretch> all, stretches(touch));
   for (size_t range = 0; range + 1 < heads_.size(); ++range) {
     if (heads_[range] < touch.head || heads_[range + 1] > touch.head + touch.heads) continue;
-    for (const Stretch& stretch : parts) {
-      const size_t lane = range * static_cast<size_t>(modulus_) + static_cast<size_t>(stretch.lane);
-      LONGSPAN_CHECK_OK(apply(lanes_[lane], stretch, touch));
+    for (size_t begin = 0; begin < all.size();) {
+      size_t end = begin + 1;
+      while (end < all.size() && all[end].lane == all[begin].lane) ++end;
+      const size_t lane =
+          range * static_cast<size_t>(modulus_) + static_cast<size_t>(all[begin].lane);
+      LONGSPAN_CHECK_OK(apply(lanes_[lane], std::span(all).subspan(begin, end - begin), touch));
+      begin = end;
     }
   }
   return {};
 }
 
-Status RowStates::apply(Lane& lane, const Stretch& stretch, const Touch& touch) {
-  const size_t first = split(lane, stretch.begin);
-  const size_t last = split(lane, stretch.end);
-  size_t kept = first;  // equal neighbours become one segment
-  for (size_t i = first; i < last; ++i) {
-    Segment segment = lane[i];
-    LONGSPAN_CHECK_OK(order(segment, touch));
-    LONGSPAN_CHECK_OK(change(segment, touch));
-    Segment& before = lane[kept == first ? first : kept - 1];
-    const bool joins = kept > first && before.writer == segment.writer &&
-                       before.reader == segment.reader && before.senders == segment.senders &&
-                       before.held == segment.held;
-    if (joins) {
-      before.end = segment.end;
-    } else {
-      lane[kept++] = segment;
+/// Rewrites the segments from the first stretch to the last in one pass.
+Status RowStates::apply(Lane& lane, std::span<const Stretch> stretches, const Touch& touch) {
+  rewritten_.clear();
+  const auto first =
+      std::upper_bound(lane.begin(), lane.end(), stretches.front().begin,
+                       [](int64_t row, const Segment& segment) { return row < segment.end; });
+  auto next = first;
+  size_t at = 0;
+  for (; next != lane.end() && at < stretches.size(); ++next) {
+    Segment rest = *next;
+    while (at < stretches.size() && stretches[at].begin < next->end) {
+      const Stretch& stretch = stretches[at];
+      Segment untouched = rest;
+      untouched.end = std::max(stretch.begin, rest.begin);
+      append(untouched);
+      Segment touched = rest;
+      touched.begin = untouched.end;
+      touched.end = std::min(stretch.end, next->end);
+      LONGSPAN_CHECK_OK(order(touched, touch));
+      LONGSPAN_CHECK_OK(change(touched, touch));
+      append(touched);
+      rest.begin = touched.end;
+      if (stretch.end > next->end) break;  // goes on in the next segment
+      ++at;
+    }
+    append(rest);
+  }
+  const auto place = lane.erase(first, next);
+  lane.insert(place, rewritten_.begin(), rewritten_.end());
+  return {};
+}
+
+/// Equal neighbours become one segment.
+void RowStates::append(const Segment& segment) {
+  if (segment.begin == segment.end) return;
+  if (!rewritten_.empty()) {
+    Segment& last = rewritten_.back();
+    const bool same = last.writer == segment.writer && last.reader == segment.reader &&
+                      last.senders == segment.senders && last.held == segment.held;
+    if (same) {
+      last.end = segment.end;
+      return;
     }
   }
-  lane.erase(lane.begin() + static_cast<std::ptrdiff_t>(kept),
-             lane.begin() + static_cast<std::ptrdiff_t>(last));
-  return {};
+  rewritten_.push_back(segment);
 }
 
 /// Every earlier use that this one conflicts with must be done.

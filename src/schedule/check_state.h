@@ -43,6 +43,8 @@ class RowStates {
  public:
   RowStates(const Schedule& schedule, const Order& order, BufferId id);
 
+  /// Never written, so that reads need no order.
+  bool input() const { return input_; }
   /// Before the first touch: the heads and row steps that touches will have.
   void expect_heads(int64_t begin, int64_t end);
   void expect_step(int64_t step);
@@ -78,8 +80,8 @@ class RowStates {
 
   Result<std::vector<Stretch>> stretches(const Touch& touch) const;
   std::vector<Stretch> spread(std::span<const Strip> strips) const;
-  static size_t split(Lane& lane, int64_t at);
-  Status apply(Lane& lane, const Stretch& stretch, const Touch& touch);
+  Status apply(Lane& lane, std::span<const Stretch> stretches, const Touch& touch);
+  void append(const Segment& segment);
   Status order(const Segment& segment, const Touch& touch) const;
   Status change(Segment& segment, const Touch& touch);
   Error fail(const Touch& touch, const Segment& segment, std::string_view what) const;
@@ -96,6 +98,7 @@ class RowStates {
   std::vector<int64_t> heads_;  // bounds of the head ranges
   std::vector<Lane> lanes_;     // per head range, modulus_ each
   std::vector<Reader> readers_;
+  Lane rewritten_;  // scratch
 };
 
 }  // namespace longspan::proof
