@@ -11,58 +11,12 @@
 #include <random>
 #include <vector>
 
+#include "comm/messages.h"
+
 namespace longspan::test {
 namespace {
 
-using Bytes = std::vector<unsigned char>;
 using ::testing::HasSubstr;
-
-constexpr size_t kCanary = 64;
-constexpr unsigned char kCanaryByte = 0xA5;
-
-Transfer send_of(Bytes& data, int peer, uint32_t tag) {
-  return {TransferKind::kSend, peer, tag, data.data(), data.size()};
-}
-
-/// A receive buffer whose neighbourhood must stay as it is.
-class Inbox {
- public:
-  explicit Inbox(size_t bytes) : bytes_(bytes), memory_(bytes + 2 * kCanary, kCanaryByte) {}
-  Transfer transfer(int peer, uint32_t tag) {
-    return {TransferKind::kRecv, peer, tag, memory_.data() + kCanary, bytes_};
-  }
-  void expect(int source, int destination, size_t message) const {
-    size_t wrong = 0;
-    for (size_t i = 0; i < bytes_; ++i) {
-      wrong += memory_[kCanary + i] != pattern(source, destination, message, i);
-    }
-    EXPECT_EQ(wrong, 0u) << "message " << message << " from " << source << " to " << destination;
-    const auto is_canary = [](unsigned char byte) { return byte == kCanaryByte; };
-    EXPECT_TRUE(std::all_of(memory_.begin(), memory_.begin() + kCanary, is_canary));
-    EXPECT_TRUE(std::all_of(memory_.end() - kCanary, memory_.end(), is_canary));
-  }
-
- private:
-  size_t bytes_;
-  Bytes memory_;
-};
-
-Bytes outbox(size_t bytes, int source, int destination, size_t message) {
-  Bytes data(bytes);
-  for (size_t i = 0; i < bytes; ++i) data[i] = pattern(source, destination, message, i);
-  return data;
-}
-
-void finish(Communicator& communicator, const Result<Request>& request) {
-  ASSERT_TRUE(request.ok()) << request.error().text();
-  const Status status = communicator.wait(*request, kPatience);
-  ASSERT_TRUE(status.ok()) << status.error().text();
-}
-
-void barrier(Communicator& communicator) {
-  const auto words = exchange_words(communicator, {}, kPatience);
-  ASSERT_TRUE(words.ok()) << words.error().text();
-}
 
 /// Sizes of one round, the same on every rank; every pair and also each rank to itself.
 std::vector<size_t> random_sizes(std::mt19937& random, int ranks) {
@@ -328,12 +282,5 @@ constexpr Body kBodies[] = {
 }  // namespace
 
 std::span<const Body> healthy_bodies() { return kBodies; }
-
-unsigned char pattern(int source, int destination, size_t message, size_t offset) {
-  uint64_t x = static_cast<uint64_t>(source) * 1000003 +
-               static_cast<uint64_t>(destination) * 10007 + message * 101 + offset;
-  x ^= x >> 7;
-  return static_cast<unsigned char>(x * 2654435761u >> 11);
-}
 
 }  // namespace longspan::test

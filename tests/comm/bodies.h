@@ -2,6 +2,7 @@
 // or a process of its own.
 #pragma once
 
+#include <chrono>
 #include <span>
 #include <string_view>
 
@@ -18,8 +19,5 @@ struct Body {
 std::span<const Body> healthy_bodies();
 
 inline constexpr std::chrono::milliseconds kPatience{30000};
-
-/// Bytes that tell message, source and destination apart.
-unsigned char pattern(int source, int destination, size_t message, size_t offset);
 
 }  // namespace longspan::test

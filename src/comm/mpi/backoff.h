@@ -7,13 +7,13 @@
 
 namespace longspan::comm {
 
-/// Yields at first, because most answers are near, then sleeps: processes that share a core with
-/// the one they wait for must leave it the core.
+/// Yields at first, because most answers are near and MPI moves long messages only while both sides
+/// poll; then sleeps: processes that share a core with the one they wait for must leave it the
+/// core.
 class Backoff {
  public:
   void pause() {
-    if (rounds_ < kYields) {
-      ++rounds_;
+    if (std::chrono::steady_clock::now() - since_ < kEager) {
       std::this_thread::yield();
       return;
     }
@@ -21,11 +21,18 @@ class Backoff {
     sleep_ = std::min(2 * sleep_, kLongest);
   }
 
+  /// Something moved: more is near.
+  void reset() {
+    since_ = std::chrono::steady_clock::now();
+    sleep_ = kShortest;
+  }
+
  private:
-  static constexpr int kYields = 200;
-  static constexpr std::chrono::microseconds kLongest{500};
-  int rounds_ = 0;
-  std::chrono::microseconds sleep_{20};
+  static constexpr std::chrono::milliseconds kEager{4};
+  static constexpr std::chrono::microseconds kShortest{20};
+  static constexpr std::chrono::microseconds kLongest{200};
+  std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
+  std::chrono::microseconds sleep_ = kShortest;
 };
 
 }  // namespace longspan::comm

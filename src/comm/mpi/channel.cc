@@ -109,6 +109,7 @@ Status MpiChannel::progress() {
         MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, communicator_, &found, &arrival.message, &status),
         "MPI_Improbe"));
     if (found == 0) return {};
+    ++moved_;
     int bytes = 0;
     MPI_Get_count(&status, MPI_BYTE, &bytes);
     arrival.peer = status.MPI_SOURCE;
@@ -190,6 +191,7 @@ Status MpiChannel::collect(MpiFlight& flight) {
     MpiOp& op = flight.ops[flight.op_of_request[request]];
     --op.live;
     --flight.live;
+    ++moved_;
     const int error = flight.statuses[static_cast<size_t>(i)].MPI_ERROR;
     if (code == MPI_SUCCESS || error == MPI_SUCCESS) continue;
     return Error{
@@ -209,8 +211,10 @@ Status MpiChannel::poll(MpiFlight& flight) {
 Status MpiChannel::until_done(MpiFlight& flight, std::chrono::milliseconds deadline) {
   const auto end = deadline_after(deadline);
   for (Backoff backoff;; backoff.pause()) {
+    const int64_t before = moved_;
     LONGSPAN_CHECK_OK(poll(flight));
     if (flight.done()) return {};
+    if (moved_ != before) backoff.reset();
     if (std::chrono::steady_clock::now() >= end) return missing(flight, deadline);
   }
 }

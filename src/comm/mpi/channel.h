@@ -4,6 +4,7 @@
 #include <mpi.h>
 
 #include <chrono>
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -71,6 +72,7 @@ class MpiChannel {
   std::vector<std::optional<std::string>> gone_;
   std::optional<Error> broken_;
   bool abandoned_ = false;
+  int64_t moved_ = 0;  // pieces that arrived or were done
 };
 
 }  // namespace longspan::comm

@@ -9,8 +9,10 @@
 namespace longspan::comm {
 
 struct MpiSettings {
-  int nodes = 0;                         // 0: by host
-  size_t piece_bytes = size_t{1} << 30;  // longer messages are cut; MPI counts are 32 bits wide
+  int nodes = 0;  // 0: by host
+  /// Longer messages are cut: MPI counts in 32 bits, and a finished piece tells a waiting side that
+  /// the message moves.
+  size_t piece_bytes = size_t{4} << 20;
 };
 
 /// make_mpi_communicator with all settings. Collective; settings are the same on all ranks.
