@@ -110,19 +110,19 @@ TEST(PlanCache, LeastRecentlyUsedEntriesLeaveAndPlansInUseLiveOn) {
   PlanCache cache(3);
   const FakeProvider provider("a");
   const auto plan = [&](int64_t dim) { return *cache.plan(provider, problem_of(64, dim), {}); };
-  const std::weak_ptr<const Plan> dropped = plan(1);
-  const auto held = plan(2);
-  const auto touched = plan(3);
-  plan(2);
-  plan(3);
-  plan(4);  // 1 leaves
+  const auto touched = plan(1);
+  const std::weak_ptr<const Plan> dropped = plan(2);
+  const auto held = plan(3);
+  EXPECT_EQ(plan(1), touched);
+  plan(4);  // 2 leaves, though 1 is older
   EXPECT_TRUE(dropped.expired());
-  plan(5);  // 2 leaves
+  EXPECT_EQ(plan(1), touched);
+  plan(5);  // 3 leaves
   EXPECT_EQ(cache.statistics().size, 3);
   EXPECT_EQ(cache.statistics().evictions, 2);
   EXPECT_TRUE(held->forward({}, {}).ok()) << "evicted, but still ours";
-  EXPECT_EQ(plan(3), touched);
-  EXPECT_NE(plan(2), held) << "built again";
+  EXPECT_EQ(plan(1), touched);
+  EXPECT_NE(plan(3), held) << "built again";
   for (int64_t dim = 10; dim < 200; ++dim) {
     plan(dim);
     ASSERT_LE(cache.statistics().size, 3);
