@@ -25,7 +25,6 @@ libfmt-dev              9.1.0
 nlohmann-json3-dev      3.11.2
 libcli11-dev            2.1.2
 libhwy-dev              1.0.3
-libopenblas-serial-dev  0.3.21
 libxsmm-dev             1.17
 libopenmpi-dev          4.1.4
 openmpi-bin             4.1.4
@@ -36,7 +35,7 @@ libgtest-dev            1.12.1
 libgmock-dev            1.12.1
 librapidcheck-dev       0~1033
 libbenchmark-dev        1.7.1
-libopenblas-pthread-dev 0.3.21
+libopenblas0-pthread    0.3.21
 clang-format-14         1:14.0.6
 clang-tidy-14           1:14.0.6
 '
