@@ -1,10 +1,7 @@
-// Rows without keys, poisoned memory, extreme logits, declines and misuse.
-#include <fmt/format.h>
-#include <gmock/gmock.h>
+// Rows without keys, poisoned memory, extreme logits.
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
 #include <limits>
 
 #include "providers/support.h"
@@ -12,24 +9,7 @@
 namespace longspan::testing {
 namespace {
 
-using ::testing::HasSubstr;
-
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-/// Everything one provider computes, starting from carry and gradients as given.
-struct Outcome {
-  Carry carry;
-  Gradients gradients;
-};
-
-Outcome run(const Provider& provider, const Case& c, const Inputs& in, const Device& cpu) {
-  const DType wide = accumulator(c.problem.dtype);
-  Outcome r{empty_carry(c, wide), zero_gradients(c, wide)};
-  forward(provider, cpu, c, in, c.tiles, r.carry);
-  const Tensor delta = make_delta(c, in, r.carry.o, wide);
-  backward(provider, cpu, c, in, c.tiles, r.carry.lse, delta, r.gradients);
-  return r;
-}
 
 bool finite(const Tensor& t) {
   for (const double value : t.values()) {
@@ -49,28 +29,6 @@ INSTANTIATE_TEST_SUITE_P(Cpu, EveryProvider,
                          [](const auto& info) {
                            return info.index == 0 ? std::string("tiled") : std::string("reference");
                          });
-
-Case one_tile(int64_t nq, int64_t nk, Band band, DType dtype = DType::kF32) {
-  Case c;
-  c.problem = {.dtype = dtype,
-               .heads_q = 2,
-               .heads_kv = 1,
-               .group = 2,
-               .dim_qk = 20,
-               .dim_v = 12,
-               .capacity_q = nq,
-               .capacity_k = nk,
-               .not_offered = {}};
-  c.scale = 1 / std::sqrt(20.0);
-  c.tiles = {make_placed(0, nq, 0, nk, band)};
-  return c;
-}
-
-TEST(List, TiledFirstReferenceLast) {
-  ASSERT_EQ(providers().size(), 2u);
-  EXPECT_EQ(providers()[0]->name(), "cpu/tiled");
-  EXPECT_EQ(providers()[1]->name(), "cpu/reference");
-}
 
 TEST_P(EveryProvider, RowsOutsideTilesAreNeitherReadNorWritten) {
   for (const DType dtype : {DType::kF64, DType::kF32, DType::kF16, DType::kBF16}) {
@@ -237,149 +195,6 @@ TEST_P(EveryProvider, NoTilesNoRows) {
   c = one_tile(5, 0, {});
   const Outcome r = run(provider(), c, make_inputs(c, 1), cpu_);
   EXPECT_EQ(r.carry.lse.get(4, 1, 0), -kInfinity);
-}
-
-void expect_decline(const Provider& provider, const TileProblem& problem, const Device& cpu,
-                    DeclineCode code, const std::string& part) {
-  const Verdict verdict = provider.consider(problem, cpu);
-  const Decline* decline = declined(verdict);
-  ASSERT_NE(decline, nullptr) << part;
-  EXPECT_EQ(decline->code, code);
-  EXPECT_THAT(decline->detail, HasSubstr(part));
-  const auto plan = provider.prepare(problem, cpu);
-  ASSERT_FALSE(plan.ok());
-  EXPECT_EQ(plan.error().code, ErrorCode::kUnsupported);
-  EXPECT_THAT(plan.error().message, HasSubstr(part));
-}
-
-TEST_P(EveryProvider, Declines) {
-  const TileProblem good = one_tile(4, 4, {}).problem;
-  EXPECT_EQ(declined(provider().consider(good, cpu_)), nullptr);
-  const auto bad = [&](DeclineCode code, const std::string& part, auto&& change) {
-    TileProblem problem = good;
-    change(problem);
-    expect_decline(provider(), problem, cpu_, code, part);
-  };
-  bad(DeclineCode::kHeadDim, "dim 0", [](TileProblem& p) { p.dim_qk = 0; });
-  bad(DeclineCode::kHeadDim, "dim 577", [](TileProblem& p) { p.dim_qk = 577; });
-  bad(DeclineCode::kHeadDim, "dim_v 600", [](TileProblem& p) { p.dim_v = 600; });
-  bad(DeclineCode::kHeads, "0 query heads", [](TileProblem& p) { p.heads_q = 0; });
-  bad(DeclineCode::kHeads, "-1 key heads", [](TileProblem& p) { p.heads_kv = -1; });
-  bad(DeclineCode::kHeads, "group 0", [](TileProblem& p) { p.group = 0; });
-  bad(DeclineCode::kHeads, "group_offset -1", [](TileProblem& p) { p.group_offset = -1; });
-  bad(DeclineCode::kHeads, "key head 1 of 1", [](TileProblem& p) { p.group_offset = 1; });
-  bad(DeclineCode::kCapacity, "-5 query", [](TileProblem& p) { p.capacity_q = -5; });
-  bad(DeclineCode::kCapacity, "key rows", [](TileProblem& p) { p.capacity_k = int64_t{1} << 32; });
-  bad(DeclineCode::kKey, "window=4,0", [](TileProblem& p) { p.not_offered["window"] = "4,0"; });
-  Device other = cpu_;
-  other.name = "cuda:0";
-  expect_decline(provider(), good, other, DeclineCode::kDevice, "cuda:0");
-  expect_decline(provider(), good, Device{}, DeclineCode::kDevice, "cpu_device()");
-}
-
-struct Misuse {
-  const char* message;
-  std::function<void(ForwardTiles&)> change;
-};
-
-TEST_P(EveryProvider, ForwardRejectsWhatDoesNotFit) {
-  Case c = one_tile(10, 12, {});
-  const Inputs in = make_inputs(c, 1);
-  Carry carry = empty_carry(c, DType::kF32);
-  const auto plan = provider().prepare(c.problem, cpu_).value();
-  std::vector<uint64_t> memory(plan->workspace_bytes() / 8 + 16);
-  void* data = memory.data();
-  size_t space = memory.size() * 8;
-  const Workspace good{std::align(64, plan->workspace_bytes(), data, space),
-                       plan->workspace_bytes()};
-  PlacedTile outside = c.tiles[0];
-  const ForwardTiles call{in.q.view(),      in.k.view(), in.v.view(), carry.o.view(),
-                          carry.lse.view(), c.tiles,     c.scale};
-  ASSERT_TRUE(plan->forward(call, good).ok());
-  const Misuse cases[] = {
-      {"q is f16", [](ForwardTiles& t) { t.q.dtype = DType::kF16; }},
-      {"k has 2 heads", [](ForwardTiles& t) { t.k.heads = 2; }},
-      {"v has dim 11", [](ForwardTiles& t) { t.v.dim = 11; }},
-      {"v has 6 rows, expected 12", [](ForwardTiles& t) { t.v.seq = 6; }},
-      {"o is bf16", [](ForwardTiles& t) { t.o.dtype = DType::kBF16; }},
-      {"lse has dim 2", [](ForwardTiles& t) { t.lse.dim = 2; }},
-      {"q has 10 rows but no data", [](ForwardTiles& t) { t.q.data = nullptr; }},
-      {"key rows [1, 13) of 12",
-       [&](ForwardTiles& t) {
-         outside.k_row = 1;
-         t.tiles = {&outside, 1};
-       }},
-      {"query rows [-1, 9) of 10",
-       [&](ForwardTiles& t) {
-         outside.q_row = -1;
-         t.tiles = {&outside, 1};
-       }},
-      {"at most 10", [](ForwardTiles& t) { t.q.seq = t.o.seq = t.lse.seq = 11; }},
-  };
-  for (const Misuse& misuse : cases) {
-    outside = c.tiles[0];
-    ForwardTiles changed = call;
-    misuse.change(changed);
-    const Status status = plan->forward(changed, good);
-    ASSERT_FALSE(status.ok()) << misuse.message;
-    EXPECT_EQ(status.error().code, ErrorCode::kInvalidArgument);
-    EXPECT_THAT(status.error().message, HasSubstr(misuse.message));
-  }
-  const Workspace bad[] = {{good.data, good.bytes - 1},
-                           {nullptr, good.bytes},
-                           {static_cast<std::byte*>(good.data) + 8, good.bytes}};
-  for (const Workspace& workspace : bad) {
-    const Status status = plan->forward(call, workspace);
-    ASSERT_FALSE(status.ok());
-    EXPECT_THAT(status.error().message, HasSubstr("workspace"));
-  }
-}
-
-TEST_P(EveryProvider, BackwardRejectsWhatDoesNotFit) {
-  Case c = one_tile(10, 12, {});
-  const Inputs in = make_inputs(c, 1);
-  Outcome r = run(provider(), c, in, cpu_);
-  const Tensor delta = make_delta(c, in, r.carry.o, DType::kF32);
-  const BackwardTiles call{in.q.view(),
-                           in.k.view(),
-                           in.v.view(),
-                           in.dout.view(),
-                           r.carry.lse.view(),
-                           delta.view(),
-                           r.gradients.dq.view(),
-                           r.gradients.dk.view(),
-                           r.gradients.dv.view(),
-                           c.tiles,
-                           c.scale};
-  ASSERT_TRUE(attend_tiles(provider(), cpu_, c.problem, call).ok());
-  BackwardTiles changed = call;
-  changed.dk.dtype = DType::kF16;
-  EXPECT_THAT(attend_tiles(provider(), cpu_, c.problem, changed).error().message,
-              HasSubstr("dk is f16"));
-  changed = call;
-  changed.delta.seq = 9;
-  EXPECT_THAT(attend_tiles(provider(), cpu_, c.problem, changed).error().message,
-              HasSubstr("delta has 9 rows, expected 10"));
-  c.problem.direction = Direction::kForward;
-  const auto plan = provider().prepare(c.problem, cpu_).value();
-  EXPECT_THAT(plan->backward(call, {}).error().message, HasSubstr("prepared for forward"));
-}
-
-TEST_P(EveryProvider, AttendTilesIsOneWholeCall) {
-  const Case c = one_tile(33, 44, {-kUnbounded, 5});
-  const Inputs in = make_inputs(c, 1);
-  const Outcome expected = run(provider(), c, in, cpu_);
-  Carry carry = empty_carry(c, DType::kF32);
-  const ForwardTiles call{in.q.view(),      in.k.view(), in.v.view(), carry.o.view(),
-                          carry.lse.view(), c.tiles,     c.scale};
-  ASSERT_TRUE(attend_tiles(provider(), cpu_, c.problem, call).ok());
-  EXPECT_EQ(carry.o.values(), expected.carry.o.values());
-  TileProblem problem = c.problem;
-  problem.not_offered["softcap"] = "30";
-  const Status status = attend_tiles(provider(), cpu_, problem, call);
-  ASSERT_FALSE(status.ok());
-  EXPECT_EQ(status.error().code, ErrorCode::kUnsupported);
-  EXPECT_THAT(status.error().message, HasSubstr("softcap=30"));
 }
 
 }  // namespace

@@ -99,6 +99,16 @@ const Provider& reference();
 
 PlacedTile make_placed(int64_t q_row, int64_t nq, int64_t k_row, int64_t nk, Band band);
 
+/// Two query heads on one key head, one tile over all rows.
+Case one_tile(int64_t nq, int64_t nk, Band band, DType dtype = DType::kF32);
+
+/// What one provider computes forward and backward, from an empty carry and zero gradients.
+struct Outcome {
+  Carry carry;
+  Gradients gradients;
+};
+Outcome run(const Provider& provider, const Case& c, const Inputs& in, const Device& cpu);
+
 /// A problem of many shapes: bands of all kinds, shared rows, groups, dtypes, strides.
 Case random_case(std::mt19937_64& random);
 

@@ -3,11 +3,11 @@
 #include <numbers>
 
 #include "base/workers.h"
+#include "providers/cpu/backward_job.h"
 #include "providers/cpu/blocks.h"
 #include "providers/cpu/products.h"
 #include "providers/cpu/rules.h"
 #include "providers/cpu/simd.h"
-#include "providers/cpu/tickets.h"
 #include "providers/cpu/tiled.h"
 #include "providers/cpu/waves.h"
 
@@ -16,43 +16,6 @@ namespace {
 
 /// dk and dv leave scratch after this many query blocks, which keeps chains of additions short.
 constexpr int kFlush = 8;
-
-/// One thread's buffers: blocks of `block` rows.
-template <class T>
-struct Scratch {
-  T* k = nullptr;        // [block][ld_qk]
-  T* k_lanes = nullptr;  // [dim_qk][block], scaled: one key per lane
-  T* v_lanes = nullptr;  // [dim_v][block]
-  T* q = nullptr;        // [block][ld_qk]
-  T* dout = nullptr;     // [block][ld_v]
-  T* p = nullptr;        // [queries][block]: scores, then probabilities
-  T* ds = nullptr;       // [queries][block]: dP, then gradients of the scores
-  T* dq = nullptr;       // [queries][ld_qk]: one block's contribution
-  T* dk = nullptr;       // [keys][ld_qk]
-  T* dv = nullptr;       // [keys][ld_v]
-  T* lse = nullptr;      // [block], log2
-  T* delta = nullptr;    // [block]
-};
-
-/// A block of keys of one key head in one tile.
-struct Job {
-  const BackwardTiles& call;
-  const PlacedTile& tile;
-  int64_t head = 0;
-  int64_t k0 = 0;  // inside the tile
-  int64_t nk = 0;
-  Tickets& tickets;
-  int64_t item = 0;
-  int64_t before = -1;  // the item of the previous block of keys, or none
-};
-
-/// The queries of one step of a job.
-struct Step {
-  int64_t head = 0;
-  int64_t q0 = 0;  // inside the tile
-  int64_t nq = 0;
-  int64_t position = 0;
-};
 
 template <class T>
 class TiledBackward final : public Plan {
@@ -95,8 +58,8 @@ class TiledBackward final : public Plan {
   }
 
  private:
-  Scratch<T> scratch(Pieces<T>& pieces) const {
-    Scratch<T> s;
+  BackwardScratch<T> scratch(Pieces<T>& pieces) const {
+    BackwardScratch<T> s;
     s.k = pieces.take(block_ * ld_qk_);
     s.k_lanes = pieces.take(problem_.dim_qk * block_);
     s.v_lanes = pieces.take(problem_.dim_v * block_);
@@ -153,8 +116,8 @@ class TiledBackward final : public Plan {
   }
 
   /// Heads change fastest, so that cores rarely work on neighbouring blocks of one head.
-  Job job(const BackwardTiles& call, const PlacedTile& tile, int64_t item, int64_t number,
-          Tickets& tickets) const {
+  BackwardJob job(const BackwardTiles& call, const PlacedTile& tile, int64_t item, int64_t number,
+                  Tickets& tickets) const {
     const int64_t k0 = item / problem_.heads_kv * block_;
     return {.call = call,
             .tile = tile,
@@ -166,7 +129,7 @@ class TiledBackward final : public Plan {
             .before = k0 == 0 ? -1 : number - problem_.heads_kv};
   }
 
-  void run(const Job& job, const Scratch<T>& s) const {
+  void run(const BackwardJob& job, const BackwardScratch<T>& s) const {
     job.tickets.start(job.item);
     const int64_t nq = job.tile.tile.q.size();
     const Range heads = query_heads(problem_, job.head);
@@ -190,7 +153,7 @@ class TiledBackward final : public Plan {
     job.tickets.finish(job.item);
   }
 
-  void load_keys(const Job& job, const Scratch<T>& s) const {
+  void load_keys(const BackwardJob& job, const BackwardScratch<T>& s) const {
     const int64_t lanes = padded(job.nk);
     const int64_t row = job.tile.k_row + job.k0;
     simd_.load({job.call.v, row, job.nk, job.head}, s.dout, ld_v_);
@@ -201,12 +164,13 @@ class TiledBackward final : public Plan {
     clear(job, s);
   }
 
-  void clear(const Job& job, const Scratch<T>& s) const {
+  void clear(const BackwardJob& job, const BackwardScratch<T>& s) const {
     std::fill_n(s.dk, padded(job.nk) * ld_qk_, T{0});
     std::fill_n(s.dv, padded(job.nk) * ld_v_, T{0});
   }
 
-  void load_queries(const Job& job, const Step& step, const Scratch<T>& s) const {
+  void load_queries(const BackwardJob& job, const BackwardStep& step,
+                    const BackwardScratch<T>& s) const {
     const int64_t row = job.tile.q_row + step.q0;
     simd_.load({job.call.q, row, step.nq, step.head}, s.q, ld_qk_);
     simd_.load({job.call.dout, row, step.nq, step.head}, s.dout, ld_v_);
@@ -223,7 +187,7 @@ class TiledBackward final : public Plan {
     std::fill(s.delta + step.nq, s.delta + padded(step.nq), T{0});
   }
 
-  void step(const Job& job, const Scratch<T>& s, const Step& step) const {
+  void step(const BackwardJob& job, const BackwardScratch<T>& s, const BackwardStep& step) const {
     load_queries(job, step, s);
     const int64_t queries = padded(step.nq);
     const int64_t keys = padded(job.nk);
@@ -252,7 +216,7 @@ class TiledBackward final : public Plan {
   }
 
   /// Zeroes what unseen pairs and padding lanes left behind, be it inf or NaN.
-  void hide(const Job& job, const Step& step, const Scratch<T>& s) const {
+  void hide(const BackwardJob& job, const BackwardStep& step, const BackwardScratch<T>& s) const {
     const Band band = shifted(job.tile.tile.band, step.q0, job.k0);
     const int64_t lanes = padded(job.nk);
     if (lanes == job.nk && full(band, step.nq, job.nk)) return;
@@ -266,14 +230,14 @@ class TiledBackward final : public Plan {
   }
 
   /// Blocks of keys add to a row of dq in ascending order, whoever computes them.
-  void add_dq(const Job& job, const Step& step, const Scratch<T>& s) const {
+  void add_dq(const BackwardJob& job, const BackwardStep& step, const BackwardScratch<T>& s) const {
     job.tickets.pass(job.item, step.position);
     if (job.before >= 0) job.tickets.await(job.before, step.position + 1);
     add(job.call.dq, job.tile.q_row + step.q0, step.nq, step.head, s.dq, ld_qk_, job.call.scale);
     job.tickets.pass(job.item, step.position + 1);
   }
 
-  void flush(const Job& job, const Scratch<T>& s) const {
+  void flush(const BackwardJob& job, const BackwardScratch<T>& s) const {
     const int64_t row = job.tile.k_row + job.k0;
     add(job.call.dk, row, job.nk, job.head, s.dk, ld_qk_, job.call.scale);
     add(job.call.dv, row, job.nk, job.head, s.dv, ld_v_, 1);
