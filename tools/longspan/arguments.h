@@ -1,0 +1,56 @@
+// The command line, as values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "longspan/engine.h"
+
+namespace longspan::tool {
+
+/// Flags after parsing; those of other commands keep their defaults.
+struct Arguments {
+  std::string command;  // run, explain, schedule, simulate, list
+  std::string problem;
+  std::string input;
+  std::string output;
+  std::string json;  // a path, "-", or empty
+  std::string plot;
+  std::string rates;
+  std::string communicator = "threads";
+  std::string check = "fp64";
+  std::optional<int> ranks;
+  std::optional<int> nodes;
+  DirectionOptions forward;
+  DirectionOptions backward;
+  std::string partition = "auto";
+  std::optional<uint64_t> seed;
+  int repeat = 1;
+  double deadline = 60;  // seconds
+  int threads = 0;
+  int fail_rank = -1;
+  Direction direction = Direction::kForward;
+  int rank = 0;
+  bool all_ranks = false;
+
+  int rank_count() const { return ranks.value_or(1); }
+  int node_count() const { return nodes.value_or(1); }
+};
+
+/// Text to print instead of running: help or the version.
+struct Information {
+  std::string text;
+};
+
+using Parsed = std::variant<Arguments, Information>;
+
+/// invalid_argument names the flag, the value and what is allowed.
+Result<Parsed> parse_arguments(const std::vector<std::string>& words);
+
+/// Value of a flag in words that need not parse: "--name value" or "--name=value"; else empty.
+std::string raw_flag(const std::vector<std::string>& words, const std::string& name);
+
+}  // namespace longspan::tool

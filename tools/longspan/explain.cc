@@ -1,0 +1,204 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "commands.h"
+#include "inputs.h"
+#include "options.h"
+#include "run_report.h"
+#include "setting.h"
+
+namespace longspan::tool {
+namespace {
+
+using Calls = std::vector<std::shared_ptr<const Call>>;
+
+struct Asked {
+  Source source;
+  Topology topology;
+  Options options;
+  Device device;
+  Explanation explanation;
+};
+
+Result<Asked> ask(const Arguments& arguments) {
+  Asked asked;
+  LONGSPAN_TRY(asked.topology, make_topology(arguments));
+  LONGSPAN_TRY(asked.options, make_options(arguments));
+  LONGSPAN_TRY(asked.source, resolve_source(arguments.problem, arguments.input, arguments.seed));
+  asked.device = cpu_device(arguments.threads);
+  LONGSPAN_TRY(asked.explanation,
+               explain(asked.source.problem, asked.topology, asked.device, asked.options));
+  return asked;
+}
+
+/// What each rank would prepare. Ranks agree on it, but nothing is computed.
+Result<Calls> prepare_all(const Asked& asked) {
+  const auto communicators = make_threads_communicators(asked.topology);
+  std::vector<std::optional<Result<std::shared_ptr<const Call>>>> prepared(communicators.size());
+  const auto prepare = [&](size_t rank) -> Result<std::shared_ptr<const Call>> {
+    LONGSPAN_TRY(const auto engine,
+                 Engine::create(asked.options, communicators[rank], asked.device));
+    return engine->prepare(asked.source.problem);
+  };
+  std::vector<std::thread> threads;
+  for (size_t rank = 0; rank < communicators.size(); ++rank) {
+    threads.emplace_back([&, rank] { prepared[rank] = prepare(rank); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  Calls calls;
+  for (auto& call : prepared) {
+    if (!call->ok()) return std::move(*call).error();
+    calls.push_back(std::move(*call).value());
+  }
+  return calls;
+}
+
+struct DirectionPlan {
+  std::vector<Cost> costs;
+  std::vector<int64_t> workspace;
+};
+
+DirectionPlan direction_plan(const Calls& calls, const Asked& asked, Direction direction) {
+  DirectionPlan plan;
+  std::vector<Schedule> schedules;
+  for (const auto& call : calls) {
+    schedules.push_back(call->schedule(direction));
+    plan.workspace.push_back(static_cast<int64_t>(call->workspace_bytes(direction)));
+  }
+  plan.costs = cost(schedules, asked.topology, asked.options.rates);
+  return plan;
+}
+
+double slowest(const std::vector<Cost>& costs) {
+  double seconds = 0;
+  for (const Cost& cost : costs) seconds = std::max(seconds, cost.seconds);
+  return seconds;
+}
+
+std::vector<int64_t> bytes_sent(const std::vector<Cost>& costs) {
+  std::vector<int64_t> bytes;
+  for (const Cost& cost : costs) bytes.push_back(cost.bytes_sent);
+  return bytes;
+}
+
+Json saved_json(const Call& call) {
+  Json list = Json::array();
+  for (const BufferSpec& buffer : call.saved_layout()) {
+    list.push_back({{"name", buffer.name},
+                    {"dtype", name(buffer.dtype)},
+                    {"shape", buffer.shape},
+                    {"alias", buffer.alias}});
+  }
+  return list;
+}
+
+Json plan_json(const DirectionPlan& plan) {
+  double flops = 0;
+  for (const Cost& cost : plan.costs) flops += cost.flops;
+  return {{"seconds", slowest(plan.costs)},
+          {"bytes_sent", bytes_sent(plan.costs)},
+          {"workspace_bytes", plan.workspace},
+          {"flops", flops}};
+}
+
+std::string span_text(const std::vector<int64_t>& values) {
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  if (*least == *most) return grouped(*least);
+  return fmt::format("{} to {}", grouped(*least), grouped(*most));
+}
+
+std::string plan_text(const char* direction, const DirectionPlan& plan) {
+  return fmt::format(
+      "  {:<12} {} at the given rates; per rank: sends {} bytes, workspace {} bytes\n", direction,
+      duration_text(slowest(plan.costs)), span_text(bytes_sent(plan.costs)),
+      span_text(plan.workspace));
+}
+
+std::string saved_text(const Call& call) {
+  std::string text = "saved for backward (rank 0)\n";
+  for (const BufferSpec& buffer : call.saved_layout()) {
+    text += fmt::format(
+        "  {:<12} {:<5} {:<20} {}\n", buffer.name, name(buffer.dtype),
+        fmt::format("[{}]", fmt::join(buffer.shape, ", ")),
+        buffer.alias.empty() ? "allocated by the caller" : fmt::format("is {}", buffer.alias));
+  }
+  return text;
+}
+
+std::vector<NamedDecline> all_declines(const Explanation& explanation) {
+  std::vector<NamedDecline> declines = explanation.forward.declines;
+  declines.insert(declines.end(), explanation.backward.declines.begin(),
+                  explanation.backward.declines.end());
+  return declines;
+}
+
+std::string declines_text(const Explanation& explanation) {
+  std::string text = "declines\n";
+  for (const NamedDecline& decline : all_declines(explanation)) {
+    text += fmt::format("  {:<14} {:<9} {:<10} {}\n", decline.name, decline.direction,
+                        name(decline.decline.code), decline.decline.detail);
+  }
+  return all_declines(explanation).empty() ? "no declines\n" : text;
+}
+
+std::string head_text(const Asked& asked) {
+  std::string text = fmt::format("problem        {}\n", asked.source.problem.text());
+  text += fmt::format("  ranks        {} on {} node{}\n", asked.topology.ranks(),
+                      asked.topology.nodes(), asked.topology.nodes() == 1 ? "" : "s");
+  text += fmt::format("  partition    {} ({})\n", name(asked.explanation.partition),
+                      asked.explanation.partition_reason);
+  text += direction_text("forward", asked.explanation.forward);
+  return text + direction_text("backward", asked.explanation.backward);
+}
+
+Outcome declined(const Asked& asked) {
+  const Explanation& explanation = asked.explanation;
+  Outcome outcome =
+      failed({ErrorCode::kUnsupported, explanation.text(), "explain"}, asked.source.problem.text(),
+             asked.topology.ranks(), all_declines(explanation));
+  outcome.json["forward"] = direction_json(explanation.forward, explanation);
+  outcome.json["backward"] = direction_json(explanation.backward, explanation);
+  outcome.text = head_text(asked) + declines_text(explanation);
+  return outcome;
+}
+
+Outcome explained(const Asked& asked, const Calls& calls) {
+  const DirectionPlan forward = direction_plan(calls, asked, Direction::kForward);
+  const DirectionPlan backward = direction_plan(calls, asked, Direction::kBackward);
+  const Explanation& explanation = calls.front()->explanation();
+  Outcome outcome;
+  outcome.json = report_head("pass", asked.source.problem.text(), asked.topology.ranks(),
+                             "would run as stated");
+  outcome.json["forward"] = direction_json(explanation.forward, explanation);
+  outcome.json["forward"].update(plan_json(forward));
+  outcome.json["backward"] = direction_json(explanation.backward, explanation);
+  outcome.json["backward"].update(plan_json(backward));
+  outcome.json["saved"] = saved_json(*calls.front());
+  outcome.json["declines"] = declines_json(all_declines(explanation));
+  outcome.text = head_text(asked) + "estimated\n" + plan_text("forward", forward) +
+                 plan_text("backward", backward) + saved_text(*calls.front()) +
+                 declines_text(explanation);
+  return outcome;
+}
+
+}  // namespace
+
+Outcome explain_command(const Arguments& arguments) {
+  const auto asked = ask(arguments);
+  if (!asked.ok()) return failed(asked.error(), arguments.problem, arguments.rank_count());
+  if (!asked->explanation.ok()) return declined(*asked);
+  const auto calls = prepare_all(*asked);
+  if (!calls.ok()) {
+    return failed(calls.error(), asked->source.problem.text(), arguments.rank_count());
+  }
+  return explained(*asked, *calls);
+}
+
+}  // namespace longspan::tool

@@ -1,0 +1,46 @@
+// All ranks of a run together: as threads of this process, or as processes under MPI.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "inputs.h"
+#include "longspan/engine.h"
+#include "rank.h"
+
+namespace longspan::tool {
+
+/// What a run computes and how, the same on every rank.
+struct GroupTask {
+  const Inputs* inputs = nullptr;
+  Options options;
+  Topology topology;
+  Device device;
+  int repeat = 1;
+  int fail_rank = -1;
+};
+
+/// Whole results in the problem's layout, and figures per rank.
+struct GroupResults {
+  std::shared_ptr<const Call> call;  // of rank 0
+  Tensor o, lse, dq, dk, dv;
+  std::vector<int64_t> bytes_forward, bytes_backward, peak_bytes;
+  double prepare_seconds = 0;  // of the slowest rank, and likewise below
+  double forward_seconds = 0;
+  double backward_seconds = 0;
+  int64_t unequal_repeats = 0;
+};
+
+/// Ranks as threads. The error is that of the rank that noticed most, and names it.
+Result<GroupResults> run_threads(const GroupTask& task);
+
+/// This process as one rank; rank 0 gets whole results, the others empty tensors. Collective.
+Result<GroupResults> run_mpi(const GroupTask& task, std::shared_ptr<Communicator> communicator);
+
+/// Tensors of all rows, for gathering into.
+GroupResults make_group_results(const Problem& problem);
+/// Copies one rank's rows into the whole tensors.
+void gather(const RankResults& shard, const Partition& partition, int rank, GroupResults& whole);
+
+}  // namespace longspan::tool

@@ -1,0 +1,56 @@
+#include "options.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+namespace longspan::tool {
+
+Result<Rates> make_rates(const Arguments& arguments) {
+  if (arguments.rates.empty()) return Rates{};
+  std::ifstream file(arguments.rates, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (!file) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("--rates '{}' cannot be read: {}", arguments.rates, std::strerror(errno)),
+        "usage"};
+  }
+  auto rates = rates_from_json(text);
+  if (rates.ok()) return rates;
+  return Error{rates.error().code,
+               fmt::format("--rates '{}': {}", arguments.rates, rates.error().message), "usage"};
+}
+
+Result<Options> make_options(const Arguments& arguments) {
+  Options options;
+  options.forward = arguments.forward;
+  options.backward = arguments.backward;
+  options.partition = arguments.partition;
+  options.deadline = std::chrono::milliseconds(static_cast<int64_t>(arguments.deadline * 1000));
+  LONGSPAN_TRY(options.rates, make_rates(arguments));
+  options.plans = make_plan_cache();
+  options.check_schedules = arguments.rank_count() <= kMostProvedRanks;
+  return options;
+}
+
+Result<Topology> make_topology(const Arguments& arguments) {
+  if (arguments.node_count() > arguments.rank_count()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("--nodes {}: there are only {} ranks; use at most one node per rank",
+                             arguments.node_count(), arguments.rank_count()),
+                 "usage"};
+  }
+  return Topology::blocks(arguments.rank_count(), arguments.node_count());
+}
+
+StrategyNames chosen_names(const Explanation& explanation) {
+  return {std::string(explanation.forward.strategy->name),
+          std::string(explanation.backward.strategy->name)};
+}
+
+}  // namespace longspan::tool

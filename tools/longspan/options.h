@@ -1,0 +1,25 @@
+// Engine options and topology from the command line.
+#pragma once
+
+#include "arguments.h"
+#include "longspan/engine.h"
+
+namespace longspan::tool {
+
+/// Schedules of more ranks than this are not proved together at every cold call: the work grows
+/// with the square of the ranks, since each of them proves all.
+inline constexpr int kMostProvedRanks = 64;
+
+/// Reads the file of --rates when there is one; the H200's rates otherwise.
+Result<Rates> make_rates(const Arguments& arguments);
+Result<Options> make_options(const Arguments& arguments);
+Result<Topology> make_topology(const Arguments& arguments);
+
+/// The names that auto stands for, from a selection that is ok.
+struct StrategyNames {
+  std::string forward;
+  std::string backward;
+};
+StrategyNames chosen_names(const Explanation& explanation);
+
+}  // namespace longspan::tool

@@ -1,0 +1,12 @@
+// Inputs and results of a run as one safetensors file.
+#pragma once
+
+#include "group.h"
+#include "output_file.h"
+
+namespace longspan::tool {
+
+/// Writes inputs, results, cu_seqlens_* and the metadata problem, seed and longspan, and commits.
+Status write_results(OutputFile& file, const Inputs& inputs, const GroupResults& results);
+
+}  // namespace longspan::tool

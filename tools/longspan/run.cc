@@ -1,0 +1,245 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "commands.h"
+#include "group.h"
+#include "options.h"
+#include "output_file.h"
+#include "result_file.h"
+#include "run_report.h"
+
+namespace longspan::tool {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+/// All that must be in order before anything is computed.
+struct Prepared {
+  Topology topology;
+  Options options;
+  Device device;
+  std::optional<OutputFile> output;
+  Source source;
+  Explanation explanation;
+  Inputs inputs;  // empty when declined
+  double inputs_seconds = 0;
+};
+
+Result<Topology> run_topology(const Arguments& arguments, const Session& session) {
+  if (!session.mpi) return make_topology(arguments);
+  const int size = session.mpi->size();
+  if (arguments.ranks && *arguments.ranks != size) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("--ranks {}: MPI started {} processes; drop --ranks or run 'mpirun -n {}'",
+                    *arguments.ranks, size, *arguments.ranks),
+        "usage"};
+  }
+  return session.mpi->topology();
+}
+
+/// Ranks that are processes of one host share its cores.
+int thread_count(const Arguments& arguments, const Session& session) {
+  if (!session.mpi || arguments.threads != 0) return arguments.threads;
+  const std::vector<int>& nodes = session.mpi->topology().node_of_rank;
+  const int mine = nodes[static_cast<size_t>(session.mpi->rank())];
+  const auto sharing = static_cast<int>(std::count(nodes.begin(), nodes.end(), mine));
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / sharing);
+}
+
+Result<Prepared> prepare(const Arguments& arguments, const Session& session) {
+  Prepared prepared;
+  LONGSPAN_TRY(prepared.topology, run_topology(arguments, session));
+  if (arguments.fail_rank >= prepared.topology.ranks()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("--fail-rank {}: there are {} ranks, from 0", arguments.fail_rank,
+                             prepared.topology.ranks()),
+                 "usage"};
+  }
+  LONGSPAN_TRY(prepared.options, make_options(arguments));
+  LONGSPAN_TRY(prepared.source, resolve_source(arguments.problem, arguments.input, arguments.seed));
+  prepared.device = cpu_device(thread_count(arguments, session));
+  LONGSPAN_TRY(prepared.explanation, explain(prepared.source.problem, prepared.topology,
+                                             prepared.device, prepared.options));
+  if (!arguments.output.empty() && session.reports()) {
+    LONGSPAN_TRY(prepared.output, OutputFile::open(arguments.output));
+  }
+  if (!prepared.explanation.ok()) return prepared;
+  const auto begin = Clock::now();
+  LONGSPAN_TRY(prepared.inputs, make_inputs(prepared.source));
+  prepared.inputs_seconds = seconds_since(begin);
+  return prepared;
+}
+
+std::vector<NamedDecline> all_declines(const Explanation& explanation) {
+  std::vector<NamedDecline> declines = explanation.forward.declines;
+  declines.insert(declines.end(), explanation.backward.declines.begin(),
+                  explanation.backward.declines.end());
+  return declines;
+}
+
+/// The outcome of a preparation that did not lead to a run.
+std::optional<Outcome> refusal(const Arguments& arguments, const Session& session,
+                               const Result<Prepared>& prepared) {
+  const int ranks = session.mpi ? session.mpi->size() : arguments.rank_count();
+  if (!prepared.ok()) return failed(prepared.error(), arguments.problem, ranks);
+  const Explanation& explanation = prepared->explanation;
+  if (explanation.ok()) return std::nullopt;
+  return failed({ErrorCode::kUnsupported, explanation.text(), "explain"},
+                prepared->source.problem.text(), ranks, all_declines(explanation));
+}
+
+/// Under MPI: all ranks start, or none does.
+std::optional<Outcome> agree(const Arguments& arguments, Session& session,
+                             std::optional<Outcome> mine) {
+  if (!session.mpi) return mine;
+  const std::array<uint64_t, 1> code = {static_cast<uint64_t>(mine ? mine->exit_code : kPass)};
+  const auto deadline = std::chrono::milliseconds(static_cast<int64_t>(arguments.deadline * 1000));
+  const auto codes = exchange_words(*session.mpi, code, deadline);
+  if (!codes.ok()) {
+    session.lost = true;
+    return mine ? std::move(mine) : failed(codes.error(), arguments.problem, session.mpi->size());
+  }
+  const auto bad =
+      std::find_if(codes->begin(), codes->end(), [](uint64_t word) { return word != 0; });
+  if (mine || bad == codes->end()) {
+    if (mine && !session.reports() && codes->front() != 0) mine->error.clear();  // rank 0 says it
+    return mine;
+  }
+  Outcome outcome = failed({ErrorCode::kInvalidArgument,
+                            fmt::format("rank {} cannot start; its message stands beside this one",
+                                        bad - codes->begin()),
+                            "run"},
+                           arguments.problem, session.mpi->size());
+  outcome.exit_code = static_cast<int>(*bad);
+  if (!session.reports()) outcome.error.clear();
+  return outcome;
+}
+
+Result<GroupResults> compute(const Arguments& arguments, const Session& session,
+                             const Prepared& prepared) {
+  const GroupTask task{.inputs = &prepared.inputs,
+                       .options = prepared.options,
+                       .topology = prepared.topology,
+                       .device = prepared.device,
+                       .repeat = arguments.repeat,
+                       .fail_rank = arguments.fail_rank};
+  return session.mpi ? run_mpi(task, session.mpi) : run_threads(task);
+}
+
+bool partials_16bit(const Prepared& prepared, const Call& call) {
+  const auto rounds = [&](const Selection& selection, Direction direction) {
+    const Verdict verdict =
+        selection.provider->consider(call.schedule(direction).tiles, prepared.device);
+    const Offer* offer = std::get_if<Offer>(&verdict);
+    return offer != nullptr && offer->partials_16bit;
+  };
+  return rounds(call.explanation().forward, Direction::kForward) ||
+         rounds(call.explanation().backward, Direction::kBackward);
+}
+
+/// The rule for 16-bit types: N ranks are about as exact as one.
+Status add_one_rank_checks(const Prepared& prepared, const GroupResults& results,
+                           const Reference& reference, RunReport& report) {
+  const DType dtype = prepared.inputs.problem.dtype;
+  if (prepared.topology.ranks() == 1 || (dtype != DType::kF16 && dtype != DType::kBF16)) return {};
+  Options options = prepared.options;
+  options.forward.strategy = "auto";
+  options.backward.strategy = "auto";
+  options.partition = "auto";
+  const auto alone = run_threads({.inputs = &prepared.inputs,
+                                  .options = options,
+                                  .topology = Topology::blocks(1, 1),
+                                  .device = prepared.device});
+  if (!alone.ok()) return alone.error();
+  const double factor = partials_16bit(prepared, *results.call) ? 1.35 : 1.05;
+  const std::vector<Check> checks = check_against_one_rank(
+      report.measures, measure_all(prepared.inputs, *alone, reference), factor);
+  report.checks.insert(report.checks.end(), checks.begin(), checks.end());
+  return {};
+}
+
+Status verify(const Arguments& arguments, const Prepared& prepared, const GroupResults& results,
+              RunReport& report) {
+  const auto begin = Clock::now();
+  if (arguments.check == "fp64") {
+    Progress progress(true);
+    LONGSPAN_TRY(const Reference reference,
+                 compute_reference(prepared.inputs, prepared.device, progress));
+    report.measures = measure_all(prepared.inputs, results, reference);
+    LONGSPAN_TRY(const Bars limits, bars_of_run(prepared.inputs, report.measures, reference,
+                                                prepared.device, progress));
+    if (!limits.reason.empty()) report.notes.push_back(limits.reason);
+    report.checks = check_measures(report.measures, limits);
+    LONGSPAN_CHECK_OK(add_one_rank_checks(prepared, results, reference, report));
+  } else {
+    report.notes.emplace_back("--check none: not compared with float64");
+  }
+  report.checks.push_back(check_padding(prepared.inputs.problem, results));
+  if (arguments.repeat > 1) {
+    report.checks.push_back(
+        {.name = "repeats",
+         .value = static_cast<double>(results.unequal_repeats),
+         .bar = 0,
+         .detail = fmt::format("of {} runs differ in a bit", arguments.repeat)});
+  }
+  report.seconds.check = seconds_since(begin);
+  return {};
+}
+
+Result<Outcome> verify_and_report(const Arguments& arguments, Prepared& prepared,
+                                  const GroupResults& results, Clock::time_point begin) {
+  RunReport report{.arguments = &arguments,
+                   .inputs = &prepared.inputs,
+                   .results = &results,
+                   .topology = prepared.topology,
+                   .threads = prepared.device.threads,
+                   .measures = {},
+                   .checks = {},
+                   .notes = {},
+                   .seconds = {.inputs = prepared.inputs_seconds, .check = 0, .total = 0}};
+  LONGSPAN_CHECK_OK(verify(arguments, prepared, results, report));
+  if (prepared.output) {
+    LONGSPAN_CHECK_OK(write_results(*prepared.output, prepared.inputs, results));
+    report.notes.push_back(fmt::format("inputs and results are in '{}'", arguments.output));
+  }
+  report.seconds.total = seconds_since(begin);
+  return report_run(report);
+}
+
+Outcome run_failed(const Error& error, const Prepared& prepared, Session& session) {
+  Outcome outcome = failed(error, prepared.inputs.problem.text(), prepared.topology.ranks());
+  if (!session.mpi) return outcome;
+  session.lost = outcome.exit_code == kInternal;
+  outcome.error = fmt::format("longspan: rank {}: {}\n", session.mpi->rank(), error.text());
+  // Every rank has the same error then, and rank 0 says it.
+  if (outcome.exit_code == kBadInput && !session.reports()) outcome.error.clear();
+  return outcome;
+}
+
+}  // namespace
+
+Outcome run_command(const Arguments& arguments, Session& session) {
+  const auto begin = Clock::now();
+  Result<Prepared> prepared = prepare(arguments, session);
+  auto refused = agree(arguments, session, refusal(arguments, session, prepared));
+  if (refused) return *std::move(refused);
+  const auto results = compute(arguments, session, *prepared);
+  if (!results.ok()) return run_failed(results.error(), *prepared, session);
+  if (!session.reports()) return {};
+  auto outcome = verify_and_report(arguments, *prepared, *results, begin);
+  if (!outcome.ok()) return run_failed(outcome.error(), *prepared, session);
+  return *std::move(outcome);
+}
+
+}  // namespace longspan::tool

@@ -1,0 +1,73 @@
+#include "setting.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <numeric>
+#include <optional>
+#include <thread>
+
+namespace longspan::tool {
+
+Result<PartitionChoice> chosen_partition(const Arguments& arguments, const Problem& problem) {
+  if (arguments.partition == "auto") return choose_partition(problem, arguments.rank_count());
+  LONGSPAN_TRY(const PartitionKind kind, parse_partition(arguments.partition));
+  return PartitionChoice{kind, "as asked"};
+}
+
+Result<std::vector<Schedule>> build_schedules(const Setting& setting, const Strategy& strategy,
+                                              Direction direction, const std::vector<int>& ranks) {
+  std::vector<std::optional<Result<Schedule>>> built(ranks.size());
+  std::atomic<size_t> next = 0;
+  const auto work = [&] {
+    for (size_t i = next++; i < ranks.size(); i = next++) {
+      built[i] = strategy.build(setting, direction, ranks[i]);
+    }
+  };
+  const size_t helpers = std::min<size_t>(ranks.size(), std::thread::hardware_concurrency());
+  std::vector<std::thread> threads;
+  for (size_t i = 1; i < helpers; ++i) threads.emplace_back(work);
+  work();
+  for (std::thread& thread : threads) thread.join();
+  std::vector<Schedule> schedules;
+  for (auto& schedule : built) {
+    if (!schedule->ok()) return std::move(*schedule).error();
+    schedules.push_back(std::move(*schedule).value());
+  }
+  return schedules;
+}
+
+std::vector<int> all_ranks(int ranks) {
+  std::vector<int> all(static_cast<size_t>(ranks));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+std::vector<int> sample_ranks(int ranks, int most) {
+  if (ranks <= most) return all_ranks(ranks);
+  std::vector<int> sample;
+  for (int64_t i = 0; i < most; ++i) {
+    sample.push_back(static_cast<int>(i * (ranks - 1) / (most - 1)));
+  }
+  return sample;
+}
+
+std::string duration_text(double seconds) {
+  if (seconds >= 1) return fmt::format("{:.3f} s", seconds);
+  if (seconds >= 1e-3) return fmt::format("{:.3f} ms", seconds * 1e3);
+  return fmt::format("{:.3f} us", seconds * 1e6);
+}
+
+std::string bytes_text(double bytes) {
+  constexpr std::array<const char*, 5> kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
+  size_t unit = 0;
+  while (bytes >= 1024 && unit + 1 < kUnits.size()) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return unit == 0 ? fmt::format("{:.0f} B", bytes) : fmt::format("{:.2f} {}", bytes, kUnits[unit]);
+}
+
+}  // namespace longspan::tool

@@ -1,0 +1,29 @@
+// What explain, schedule and simulate look at: a problem cut over ranks, and its schedules.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "arguments.h"
+#include "longspan/engine.h"
+
+namespace longspan::tool {
+
+/// The partition that the arguments name, or the automatic one.
+Result<PartitionChoice> chosen_partition(const Arguments& arguments, const Problem& problem);
+
+/// Schedules of the given ranks for one direction, built on all cores.
+Result<std::vector<Schedule>> build_schedules(const Setting& setting, const Strategy& strategy,
+                                              Direction direction, const std::vector<int>& ranks);
+
+std::vector<int> all_ranks(int ranks);
+/// At most `most` ranks, evenly spread, the first and the last among them.
+std::vector<int> sample_ranks(int ranks, int most);
+
+/// "1.23 ms"
+std::string duration_text(double seconds);
+/// "1.50 MiB"
+std::string bytes_text(double bytes);
+
+}  // namespace longspan::tool

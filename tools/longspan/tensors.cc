@@ -1,0 +1,136 @@
+#include "tensors.h"
+
+#include <cstring>
+
+namespace longspan::tool {
+namespace {
+
+void copy_row(const TensorView& from, int64_t from_row, const TensorView& to, int64_t to_row) {
+  if (from.heads * from.dim == 0) return;
+  const int64_t size = size_of(from.dtype);
+  std::memcpy(static_cast<std::byte*>(to.data) + to.offset(to_row, 0) * size,
+              static_cast<const std::byte*>(from.data) + from.offset(from_row, 0) * size,
+              static_cast<size_t>(from.heads * from.dim * size));
+}
+
+}  // namespace
+
+TensorSpec tensor_spec(const Problem& problem, std::string_view name) {
+  const DType statistics = accumulator(problem.dtype);
+  if (name == "q" || name == "dq") {
+    return {Side::kQuery, problem.dtype, problem.heads_q, problem.dim_qk};
+  }
+  if (name == "k" || name == "dk") {
+    return {Side::kKey, problem.dtype, problem.heads_kv, problem.dim_qk};
+  }
+  if (name == "v" || name == "dv") {
+    return {Side::kKey, problem.dtype, problem.heads_kv, problem.dim_v};
+  }
+  if (name == "lse") return {Side::kQuery, statistics, problem.heads_q, 1};
+  return {Side::kQuery, problem.dtype, problem.heads_q, problem.dim_v};  // o, dout
+}
+
+Tensor make_tensor(const TensorSpec& spec, Layout layout, int64_t batch, int64_t rows) {
+  Tensor tensor;
+  const int64_t row = spec.heads * spec.dim;
+  const int64_t seq = batch == 0 ? 0 : rows / batch;
+  tensor.memory = Memory(static_cast<size_t>(rows * row * size_of(spec.dtype)));
+  const bool batch_inside = layout == Layout::kSBHD;
+  tensor.view = {.data = tensor.memory.data(),
+                 .dtype = spec.dtype,
+                 .batch = batch,
+                 .seq = seq,
+                 .heads = spec.heads,
+                 .dim = spec.dim,
+                 .stride_batch = batch_inside ? row : seq * row,
+                 .stride_seq = batch_inside ? batch * row : row,
+                 .stride_head = spec.dim};
+  return tensor;
+}
+
+int64_t whole_rows(const Problem& problem, Side side) {
+  return side == Side::kQuery ? problem.lengths.tokens_q : problem.lengths.tokens_k;
+}
+
+int64_t whole_batch(const Problem& problem, Side side) {
+  const auto batch = static_cast<int64_t>(problem.lengths.sequences.size());
+  if (problem.layout == Layout::kTHD || batch == 0) return 1;
+  const Sequence& first = problem.lengths.sequences.front();
+  const int64_t extent = side == Side::kQuery ? first.q_extent : first.k_extent;
+  return extent * batch == whole_rows(problem, side) ? batch : 1;
+}
+
+Tensor whole_tensor(const Problem& problem, const TensorSpec& spec) {
+  return make_tensor(spec, problem.layout, whole_batch(problem, spec.side),
+                     whole_rows(problem, spec.side));
+}
+
+Tensor shard_tensor(const Problem& problem, const TensorSpec& spec, const Shard& shard) {
+  return make_tensor(spec, problem.layout, shard.batch, shard.rows);
+}
+
+std::vector<int64_t> file_shape(const Problem& problem, const TensorSpec& spec, bool statistics) {
+  const int64_t rows = whole_rows(problem, spec.side);
+  const int64_t batch = whole_batch(problem, spec.side);
+  std::vector<int64_t> shape;
+  if (problem.layout == Layout::kTHD) {
+    shape = {rows, spec.heads};
+  } else if (problem.layout == Layout::kBSHD) {
+    shape = {batch, rows / batch, spec.heads};
+  } else {
+    shape = {rows / batch, batch, spec.heads};
+  }
+  if (!statistics) shape.push_back(spec.dim);
+  return shape;
+}
+
+void poison(const Tensor& tensor) {
+  if (tensor.memory.size() > 0) std::memset(tensor.memory.data(), 0xff, tensor.memory.size());
+}
+
+void poison_padding(const Tensor& shard_tensor, const Shard& shard) {
+  const TensorView& view = shard_tensor.view;
+  const int64_t size = size_of(view.dtype);
+  for (const Run& run : shard.runs) {
+    for (int64_t row = run.row + run.valid; row < run.row + run.tokens.size(); ++row) {
+      std::memset(static_cast<std::byte*>(view.data) + view.offset(row, 0) * size, 0xff,
+                  static_cast<size_t>(view.heads * view.dim * size));
+    }
+  }
+}
+
+void clear_padding(const Tensor& tensor, const std::vector<bool>& tokens) {
+  const TensorView& view = tensor.view;
+  const int64_t size = size_of(view.dtype);
+  for (int64_t row = 0; row < view.rows(); ++row) {
+    if (tokens[static_cast<size_t>(row)]) continue;
+    std::memset(static_cast<std::byte*>(view.data) + view.offset(row, 0) * size, 0,
+                static_cast<size_t>(view.heads * view.dim * size));
+  }
+}
+
+void scatter_rows(const TensorView& whole, const TensorView& shard,
+                  const std::vector<int64_t>& indices) {
+  for (size_t i = 0; i < indices.size(); ++i) {
+    copy_row(whole, indices[i], shard, static_cast<int64_t>(i));
+  }
+}
+
+void gather_rows(const TensorView& shard, const TensorView& whole,
+                 const std::vector<int64_t>& indices) {
+  for (size_t i = 0; i < indices.size(); ++i) {
+    copy_row(shard, static_cast<int64_t>(i), whole, indices[i]);
+  }
+}
+
+std::vector<bool> token_rows(const Problem& problem, Side side) {
+  std::vector<bool> tokens(static_cast<size_t>(whole_rows(problem, side)), false);
+  for (const Sequence& sequence : problem.lengths.sequences) {
+    const int64_t offset = side == Side::kQuery ? sequence.q_offset : sequence.k_offset;
+    const int64_t length = side == Side::kQuery ? sequence.q_length : sequence.k_length;
+    for (int64_t i = 0; i < length; ++i) tokens[static_cast<size_t>(offset + i)] = true;
+  }
+  return tokens;
+}
+
+}  // namespace longspan::tool

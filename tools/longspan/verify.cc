@@ -1,0 +1,118 @@
+#include "verify.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace longspan::tool {
+namespace {
+
+/// The first problem of a kind, counted: its bar is 0.
+Check none_allowed(std::string name, int64_t count, std::string detail) {
+  return {.name = std::move(name),
+          .value = static_cast<double>(count),
+          .bar = 0,
+          .detail = std::move(detail)};
+}
+
+/// dout of rows without a token is no part of the problem.
+double rms_of_dout(const Inputs& inputs) {
+  Tensor dout = whole_tensor(inputs.problem, tensor_spec(inputs.problem, "dout"));
+  std::copy_n(inputs.dout.memory.data(), inputs.dout.memory.size(), dout.memory.data());
+  clear_padding(dout, token_rows(inputs.problem, Side::kQuery));
+  return rms(dout.view);
+}
+
+bool above(const std::vector<NamedMeasure>& measures, const char* name, double bar) {
+  return std::any_of(measures.begin(), measures.end(), [&](const NamedMeasure& named) {
+    return named.name == name && named.measure.relative_rms > bar;
+  });
+}
+
+}  // namespace
+
+Result<Bars> bars_of_run(const Inputs& inputs, const std::vector<NamedMeasure>& measures,
+                         const Reference& reference, const Device& device, Progress& progress) {
+  Bars result = bars(inputs.problem.dtype, largest_finite(reference.lse.view));
+  const bool narrow = size_of(inputs.problem.dtype) == 2;
+  if (!narrow || (!above(measures, "dq", result.dq) && !above(measures, "dk", result.dk))) {
+    return result;
+  }
+  LONGSPAN_TRY(const Reference rounded,
+               gradients_of_rounded_o(inputs, reference, device, progress));
+  const double floor = rms_of_dout(inputs);
+  const double dq = measure(rounded.dq.view, reference.dq.view, floor).relative_rms;
+  const double dk = measure(rounded.dk.view, reference.dk.view, floor).relative_rms;
+  result.dq = std::hypot(result.dq, dq);
+  result.dk = std::hypot(result.dk, dk);
+  result.reason += fmt::format(
+      "{}rounding O to {} alone moves dq by {:.2e} and dk by {:.2e}; their bars are wider by that",
+      result.reason.empty() ? "" : "; ", name(inputs.problem.dtype), dq, dk);
+  return result;
+}
+
+std::vector<NamedMeasure> measure_all(const Inputs& inputs, const GroupResults& results,
+                                      const Reference& reference) {
+  const double dout_rms = rms_of_dout(inputs);
+  return {{"o", measure(results.o.view, reference.o.view, 1)},
+          {"lse", measure_lse(results.lse.view, reference.lse.view)},
+          {"dq", measure(results.dq.view, reference.dq.view, dout_rms)},
+          {"dk", measure(results.dk.view, reference.dk.view, dout_rms)},
+          {"dv", measure(results.dv.view, reference.dv.view, dout_rms)}};
+}
+
+std::vector<Check> check_measures(const std::vector<NamedMeasure>& measures, const Bars& bars) {
+  std::vector<Check> checks;
+  for (const NamedMeasure& named : measures) {
+    const Measure& measure = named.measure;
+    checks.push_back(none_allowed(
+        named.name + " NaN", measure.nan_count,
+        measure.nan_count == 0 ? "NaN elements"
+                               : fmt::format("NaN elements, the first at {}", measure.first_nan)));
+  }
+  for (const NamedMeasure& named : measures) {
+    const Measure& measure = named.measure;
+    if (named.name == "lse") {
+      checks.push_back(none_allowed("lse -inf", measure.inf_mismatches, "-inf on one side only"));
+      checks.push_back({named.name, measure.max_rel, bars.lse, "largest |error| / max(1, |lse|)"});
+    } else {
+      const double bar = named.name == "dq"   ? bars.dq
+                         : named.name == "dk" ? bars.dk
+                                              : bars.relative_rms;
+      checks.push_back({named.name, measure.relative_rms, bar, "relative RMS"});
+    }
+  }
+  return checks;
+}
+
+Check check_padding(const Problem& problem, const GroupResults& results) {
+  constexpr double kNone = -std::numeric_limits<double>::infinity();
+  const std::vector<bool> q = token_rows(problem, Side::kQuery);
+  const std::vector<bool> k = token_rows(problem, Side::kKey);
+  const int64_t faults =
+      padding_faults(results.o.view, q, 0) + padding_faults(results.lse.view, q, kNone) +
+      padding_faults(results.dq.view, q, 0) + padding_faults(results.dk.view, k, 0) +
+      padding_faults(results.dv.view, k, 0);
+  return none_allowed("padding rows", faults, "elements that are not 0 (LSE: -inf)");
+}
+
+std::vector<Check> check_against_one_rank(const std::vector<NamedMeasure>& measures,
+                                          const std::vector<NamedMeasure>& one_rank,
+                                          double factor) {
+  constexpr double kNoise = 2e-6;  // the bar of f32
+  std::vector<Check> checks;
+  for (size_t i = 0; i < measures.size(); ++i) {
+    if (measures[i].name == "lse") continue;
+    const double alone = one_rank[i].measure.relative_rms;
+    checks.push_back(
+        {.name = measures[i].name + " vs one rank",
+         .value = measures[i].measure.relative_rms,
+         .bar = std::max(factor * alone, kNoise),
+         .detail = fmt::format("relative RMS; {:.3g} x that of one rank, {:.3e}", factor, alone)});
+  }
+  return checks;
+}
+
+}  // namespace longspan::tool
