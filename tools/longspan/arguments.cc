@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <set>
+#include <utility>
 
+#include "flags.h"
 #include "longspan/version.h"
 #include "texts.h"
 
@@ -18,123 +20,6 @@ constexpr int kMaxRanks = 1 << 20;
 
 Error usage(std::string message) {
   return {ErrorCode::kInvalidArgument, std::move(message), "usage"};
-}
-
-/// What the parser fills in before it is checked.
-struct Raw {
-  Arguments arguments;
-  int64_t ranks = 1;
-  int64_t nodes = 1;
-  int64_t repeat = 1;
-  int64_t threads = 0;
-  int64_t rank = 0;
-  int64_t fail_rank = -1;
-  uint64_t seed = 0;
-  std::string direction = "forward";
-  std::vector<std::string> providers;
-};
-
-void add_problem(CLI::App& command, Raw& raw) {
-  command.add_option("--problem", raw.arguments.problem,
-                     "what to compute, as \"key=value ...\" (table of keys below)");
-  command.add_option("--input", raw.arguments.input,
-                     "safetensors file with q, k, v and maybe dout and cu_seqlens_*");
-  command.add_option(
-      "--json", raw.arguments.json,
-      "write the report as JSON to FILE; -: standard output, which then holds nothing "
-      "else");
-}
-
-void add_ranks(CLI::App& command, Raw& raw) {
-  command.add_option("--ranks", raw.ranks, "number of ranks (default 1)");
-  command.add_option(
-      "--nodes", raw.nodes,
-      "number of hosts that the ranks are taken to lie on, in equal blocks (default 1; "
-      "with mpi: by host name)");
-  command.add_option(
-      "--partition", raw.arguments.partition,
-      "which rank owns which rows: contiguous, zigzag, striped, balanced (default auto)");
-}
-
-void add_strategies(CLI::App& command, Raw& raw) {
-  const char* names = "ring, all_gather, all_to_all, hybrid";
-  command.add_option("--forward", raw.arguments.forward.strategy,
-                     fmt::format("strategy of forward: {} (default auto)", names));
-  command.add_option("--backward", raw.arguments.backward.strategy,
-                     fmt::format("strategy of backward: {}, head_parallel (default auto)", names));
-  command.add_option("--rates", raw.arguments.rates,
-                     "JSON file with what a machine does per second (default: H200, see simulate)");
-}
-
-void add_choices(CLI::App& command, Raw& raw) {
-  add_strategies(command, raw);
-  command
-      .add_option(
-          "--provider", raw.providers,
-          "[forward=|backward=]MODE:NAME, repeatable; MODE is prefer, require or off, NAME as in "
-          "'longspan list' (default auto)")
-      ->type_size(1)
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  command.add_option("--deadline", raw.arguments.deadline,
-                     "longest wait for another rank, in seconds (default 60)");
-  command.add_option("--threads", raw.threads,
-                     "threads that compute; changes no bit of any result (default 0: all cores)");
-}
-
-CLI::App* add_run(CLI::App& app, Raw& raw) {
-  CLI::App* run =
-      app.add_subcommand("run", "Compute forward and backward over ranks and verify the result");
-  add_problem(*run, raw);
-  run->add_option("--output", raw.arguments.output,
-                  "write inputs and results, whole, as safetensors to FILE");
-  add_ranks(*run, raw);
-  add_choices(*run, raw);
-  run->add_option("--seed", raw.seed, "seed of random inputs (default 0, or that of --input)");
-  run->add_option("--repeat", raw.repeat,
-                  "run so many times; the results must be equal bit for bit (default 1)");
-  run->add_option(
-      "--communicator", raw.arguments.communicator,
-      "threads: ranks in this process; mpi: this process is one rank, under mpirun (default "
-      "threads)");
-  run->add_option("--check", raw.arguments.check,
-                  "fp64: every element against float64 attention; none (default fp64)");
-  run->add_option(
-      "--fail-rank", raw.fail_rank,
-      "for tests of lost peers: this rank stops without a word once the run is prepared");
-  run->footer(run_examples);
-  return run;
-}
-
-void add_commands(CLI::App& app, Raw& raw) {
-  add_run(app, raw);
-  CLI::App* explain = app.add_subcommand("explain", "Say what would run and why");
-  add_problem(*explain, raw);
-  add_ranks(*explain, raw);
-  add_choices(*explain, raw);
-  explain->footer(explain_examples);
-  CLI::App* schedule =
-      app.add_subcommand("schedule", "Print, prove and draw the steps of the ranks");
-  add_problem(*schedule, raw);
-  add_ranks(*schedule, raw);
-  add_strategies(*schedule, raw);
-  schedule->add_option("--direction", raw.direction, "forward or backward (default forward)");
-  schedule->add_option("--rank", raw.rank, "whose steps to print (default 0)");
-  schedule->add_flag("--all", raw.arguments.all_ranks, "print the steps of all ranks");
-  schedule->add_option("--plot", raw.arguments.plot,
-                       "draw each rank's lanes over time as SVG to FILE");
-  schedule->footer(schedule_examples);
-  CLI::App* simulate =
-      app.add_subcommand("simulate", "Cost all strategies, for up to thousands of ranks");
-  add_problem(*simulate, raw);
-  add_ranks(*simulate, raw);
-  simulate->add_option("--rates", raw.arguments.rates,
-                       "JSON file with what a machine does per second (default: H200)");
-  simulate->footer(simulate_examples);
-  CLI::App* list =
-      app.add_subcommand("list", "List providers, strategies, communicators and problem keys");
-  list->add_option("--json", raw.arguments.json,
-                   "write the list as JSON to FILE, or - for standard output");
 }
 
 Status set_provider(Raw& raw, const std::string& text) {
@@ -175,6 +60,15 @@ Status check_word(const char* flag, const std::string& value,
   return usage(fmt::format("{} {}: one of {} is needed", flag, value, fmt::join(words, ", ")));
 }
 
+Result<std::optional<uint64_t>> parse_seed(const std::string& text) {
+  if (text.empty()) return std::optional<uint64_t>();
+  uint64_t seed = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, code] = std::from_chars(text.data(), end, seed);
+  if (code == std::errc() && stop == end) return std::optional(seed);
+  return usage(fmt::format("--seed {}: a whole number from 0 to 2^64 - 1 is needed", text));
+}
+
 Status check_numbers(const Raw& raw) {
   const bool computes = raw.arguments.command == "run" || raw.arguments.command == "explain";
   LONGSPAN_CHECK_OK(check_range("--ranks", raw.ranks, 1, computes ? kMaxRunRanks : kMaxRanks));
@@ -197,6 +91,7 @@ Status check_numbers(const Raw& raw) {
 Result<Arguments> checked(Raw raw) {
   LONGSPAN_CHECK_OK(check_numbers(raw));
   Arguments& arguments = raw.arguments;
+  LONGSPAN_TRY(arguments.seed, parse_seed(raw.seed));
   LONGSPAN_CHECK_OK(check_word("--communicator", arguments.communicator, {"threads", "mpi"}));
   LONGSPAN_CHECK_OK(check_word("--check", arguments.check, {"fp64", "none"}));
   LONGSPAN_CHECK_OK(check_word("--direction", raw.direction, {"forward", "backward"}));
@@ -242,7 +137,6 @@ void keep_given(Raw& raw, const CLI::App& command) {
     raw.arguments.ranks = static_cast<int>(std::clamp<int64_t>(raw.ranks, 0, kMaxRanks));
   if (given("--nodes"))
     raw.arguments.nodes = static_cast<int>(std::clamp<int64_t>(raw.nodes, 0, kMaxRanks));
-  if (given("--seed")) raw.arguments.seed = raw.seed;
 }
 
 }  // namespace
@@ -262,9 +156,14 @@ Result<Parsed> parse_arguments(const std::vector<std::string>& words) {
   app.set_version_flag("--version", "longspan " LONGSPAN_VERSION);
   app.require_subcommand(1);
   app.get_formatter()->column_width(30);
-  app.get_formatter()->label("TEXT", "");
   app.footer(overview_text);
   add_commands(app, raw);
+  if (!words.empty() && !words.front().starts_with("-") && !has_command(app, words.front())) {
+    return usage(
+        fmt::format("unknown command '{}'; one of run, explain, schedule, simulate, list is "
+                    "needed, see 'longspan --help'",
+                    words.front()));
+  }
   std::vector<std::string> reversed(words.rbegin(), words.rend());
   try {
     app.parse(reversed);

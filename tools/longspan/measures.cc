@@ -117,8 +117,8 @@ Bars bars(DType dtype, double largest_lse) {
   const double ulp = std::ldexp(1.0, std::ilogb(largest_lse) - 23);
   if (ulp <= result.relative_rms) return result;
   result = all(ulp, result.lse);
-  result.reason = fmt::format("logits reach {:.3g}: bar is one FP32 ulp of that, {:.2e}", largest_lse,
-                              ulp);
+  result.reason =
+      fmt::format("logits reach {:.3g}: bar is one FP32 ulp of that, {:.2e}", largest_lse, ulp);
   return result;
 }
 

@@ -33,8 +33,8 @@ struct Bars {
   double relative_rms = 0;  // o, dv
   double dq = 0;            // as relative_rms, or wider
   double dk = 0;
-  double lse = 0;           // max_rel of the LSE
-  std::string reason;       // not empty when wider than usual
+  double lse = 0;      // max_rel of the LSE
+  std::string reason;  // not empty when wider than usual
 };
 
 /// `largest_lse`: the largest finite |LSE|. Logits beyond 1e3 have a bar of one FP32 ulp of the

@@ -14,7 +14,7 @@ namespace {
 /// Up to so many ranks are costed together, with the waits for each other.
 constexpr int kMostTogether = 64;
 /// Ranks that are costed one by one beyond that.
-constexpr int kSample = 17;
+constexpr int kSample = 9;
 
 struct Simulation {
   Problem problem;

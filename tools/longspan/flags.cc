@@ -1,0 +1,148 @@
+#include "flags.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "texts.h"
+
+namespace longspan::tool {
+namespace {
+
+void add_problem(CLI::App& command, Raw& raw) {
+  command.add_option("--problem", raw.arguments.problem,
+                     "what to compute, as \"key=value ...\" (table of keys below)");
+  command.add_option("--input", raw.arguments.input,
+                     "safetensors file with q, k, v and maybe dout and cu_seqlens_*");
+  command.add_option(
+      "--json", raw.arguments.json,
+      "write the report as JSON to FILE; -: standard output, which then holds nothing "
+      "else");
+}
+
+void add_ranks(CLI::App& command, Raw& raw) {
+  command.add_option("--ranks", raw.ranks, "number of ranks (default 1)");
+  command.add_option(
+      "--nodes", raw.nodes,
+      "number of hosts that the ranks are taken to lie on, in equal blocks (default 1; "
+      "with mpi: by host name)");
+  command.add_option(
+      "--partition", raw.arguments.partition,
+      "which rank owns which rows: contiguous, zigzag, striped, balanced (default auto)");
+}
+
+void add_strategies(CLI::App& command, Raw& raw) {
+  const char* names = "ring, all_gather, all_to_all, hybrid";
+  command.add_option("--forward", raw.arguments.forward.strategy,
+                     fmt::format("strategy of forward: {} (default auto)", names));
+  command.add_option("--backward", raw.arguments.backward.strategy,
+                     fmt::format("strategy of backward: {}, head_parallel (default auto)", names));
+  command.add_option("--rates", raw.arguments.rates,
+                     "JSON file with what a machine does per second (default: H200, see simulate)");
+}
+
+void add_choices(CLI::App& command, Raw& raw) {
+  add_strategies(command, raw);
+  command
+      .add_option(
+          "--provider", raw.providers,
+          "[forward=|backward=]MODE:NAME, repeatable; MODE is prefer, require or off, NAME as in "
+          "'longspan list' (default auto)")
+      ->type_size(1)
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command.add_option("--deadline", raw.arguments.deadline,
+                     "longest wait for another rank, in seconds (default 60)");
+  command.add_option("--threads", raw.threads,
+                     "threads that compute; changes no bit of any result (default 0: all cores)");
+}
+
+CLI::App* add_run(CLI::App& app, Raw& raw) {
+  CLI::App* run =
+      app.add_subcommand("run", "Compute forward and backward over ranks and verify the result");
+  add_problem(*run, raw);
+  run->add_option("--output", raw.arguments.output,
+                  "write inputs and results, whole, as safetensors to FILE");
+  add_ranks(*run, raw);
+  add_choices(*run, raw);
+  run->add_option("--seed", raw.seed, "seed of random inputs (default 0, or that of --input)");
+  run->add_option("--repeat", raw.repeat,
+                  "run so many times; the results must be equal bit for bit (default 1)");
+  run->add_option(
+      "--communicator", raw.arguments.communicator,
+      "threads: ranks in this process; mpi: this process is one rank, under mpirun (default "
+      "threads)");
+  run->add_option("--check", raw.arguments.check,
+                  "fp64: every element against float64 attention; none (default fp64)");
+  run->add_option(
+      "--fail-rank", raw.fail_rank,
+      "for tests of lost peers: this rank stops without a word once the run is prepared");
+  run->footer(run_examples);
+  return run;
+}
+
+/// What --help calls the value of each flag.
+constexpr std::pair<const char*, const char*> kValueNames[] = {
+    {"--problem", "TEXT"},     {"--input", "FILE"},
+    {"--json", "FILE"},        {"--ranks", "N"},
+    {"--nodes", "M"},          {"--partition", "NAME"},
+    {"--forward", "STRATEGY"}, {"--backward", "STRATEGY"},
+    {"--rates", "FILE"},       {"--provider", "CHOICE"},
+    {"--deadline", "SECONDS"}, {"--threads", "N"},
+    {"--output", "FILE"},      {"--seed", "N"},
+    {"--repeat", "N"},         {"--communicator", "NAME"},
+    {"--check", "NAME"},       {"--fail-rank", "RANK"},
+    {"--direction", "NAME"},   {"--rank", "RANK"},
+    {"--plot", "FILE"},
+};
+
+void name_values(CLI::App& app) {
+  for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) {
+    for (const auto& [flag, value] : kValueNames) {
+      CLI::Option* option = command->get_option_no_throw(flag);
+      if (option != nullptr) option->type_name(value);
+    }
+  }
+}
+
+}  // namespace
+
+void add_commands(CLI::App& app, Raw& raw) {
+  add_run(app, raw);
+  CLI::App* explain = app.add_subcommand("explain", "Say what would run and why");
+  add_problem(*explain, raw);
+  add_ranks(*explain, raw);
+  add_choices(*explain, raw);
+  explain->footer(explain_examples);
+  CLI::App* schedule =
+      app.add_subcommand("schedule", "Print, prove and draw the steps of the ranks");
+  add_problem(*schedule, raw);
+  add_ranks(*schedule, raw);
+  add_strategies(*schedule, raw);
+  schedule->add_option("--direction", raw.direction, "forward or backward (default forward)");
+  schedule->add_option("--rank", raw.rank, "whose steps to print (default 0)");
+  schedule->add_flag("--all", raw.arguments.all_ranks, "print the steps of all ranks");
+  schedule->add_option("--plot", raw.arguments.plot,
+                       "draw each rank's lanes over time as SVG to FILE");
+  schedule->footer(schedule_examples);
+  CLI::App* simulate =
+      app.add_subcommand("simulate", "Cost all strategies, for up to thousands of ranks");
+  add_problem(*simulate, raw);
+  add_ranks(*simulate, raw);
+  simulate->add_option("--rates", raw.arguments.rates,
+                       "JSON file with what a machine does per second (default: H200)");
+  simulate->footer(simulate_examples);
+  CLI::App* list =
+      app.add_subcommand("list", "List providers, strategies, communicators and problem keys");
+  list->add_option("--json", raw.arguments.json,
+                   "write the list as JSON to FILE, or - for standard output");
+  name_values(app);
+}
+
+bool has_command(CLI::App& app, const std::string& name) {
+  return !app.get_subcommands([&](CLI::App* command) { return command->get_name() == name; })
+              .empty();
+}
+
+}  // namespace longspan::tool
