@@ -9,6 +9,14 @@
 namespace longspan::testing {
 namespace {
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int64_t kLongRows = 700;  // the reference is slow here
+constexpr int kRandomCases = 60;
+#else
+constexpr int64_t kLongRows = 4096;
+constexpr int kRandomCases = 250;
+#endif
+
 /// True when many rows see a single key: their gradients are 0 = p (dP - delta) by cancellation, so
 /// the tensor's rms says little about the size of the numbers that were rounded.
 bool cancels(const Case& c) {
@@ -74,7 +82,8 @@ void check_case(const Case& c, uint64_t seed, const Device& cpu) {
 TEST(Tiled, RandomShapes) {
   std::mt19937_64 random(11);
   const Device cpu = device(3);
-  for (int i = 0; i < 250 && !HasFailure(); ++i) check_case(random_case(random), 1000 + i, cpu);
+  for (int i = 0; i < kRandomCases && !HasFailure(); ++i)
+    check_case(random_case(random), 1000 + i, cpu);
 }
 
 TEST(Tiled, EveryHeadDim) {
@@ -161,24 +170,19 @@ TEST(Tiled, CarriedCallsEqualOneCall) {
 
 TEST(Tiled, LongSequences) {
   const Device cpu = device(2);
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  constexpr int64_t kRows = 700;  // the reference is slow here
-#else
-  constexpr int64_t kRows = 4096;
-#endif
   for (const int64_t dim : {16, 64}) {
     Case c;
     c.problem = {.heads_q = 1,
                  .heads_kv = 1,
                  .dim_qk = dim,
                  .dim_v = dim,
-                 .capacity_q = kRows,
-                 .capacity_k = kRows,
+                 .capacity_q = kLongRows,
+                 .capacity_k = kLongRows,
                  .not_offered = {}};
     c.scale = 1 / std::sqrt(static_cast<double>(dim));
-    c.tiles = {make_placed(0, kRows, 0, kRows, {-kUnbounded, 0})};
+    c.tiles = {make_placed(0, kLongRows, 0, kLongRows, {-kUnbounded, 0})};
     check_case(c, 3, cpu);
-    c.tiles = {make_placed(0, kRows, 0, kRows, {})};
+    c.tiles = {make_placed(0, kLongRows, 0, kLongRows, {})};
     check_case(c, 4, cpu);
   }
 }
