@@ -127,8 +127,8 @@ Result<std::vector<TileProblem>> tile_problems(const Setting& setting, Direction
 
 Status choose_provider(const Setting& setting, Direction direction, const Device& device,
                        const Options& options, PlanCache& cache, Selection& selection) {
-  const Routing& routing = (direction == Direction::kForward ? options.forward : options.backward)
-                               .routing;
+  const Routing& routing =
+      (direction == Direction::kForward ? options.forward : options.backward).routing;
   LONGSPAN_TRY(const std::vector<TileProblem> problems, tile_problems(setting, direction));
   const bool merges = setting.topology.ranks() > 1;
   ProviderChoice choice = select_provider(cache, providers(), problems, device, routing,
@@ -166,10 +166,10 @@ Result<Choice> choose(const Problem& problem, const Topology& topology, const De
   if (!explanation.forward.strategy || !explanation.backward.strategy) return choice;
   setting.forward = explanation.forward.strategy->name;
   setting.backward = explanation.backward.strategy->name;
-  LONGSPAN_CHECK_OK(choose_provider(setting, Direction::kForward, device, options, cache,
-                                    explanation.forward));
-  LONGSPAN_CHECK_OK(choose_provider(setting, Direction::kBackward, device, options, cache,
-                                    explanation.backward));
+  LONGSPAN_CHECK_OK(
+      choose_provider(setting, Direction::kForward, device, options, cache, explanation.forward));
+  LONGSPAN_CHECK_OK(
+      choose_provider(setting, Direction::kBackward, device, options, cache, explanation.backward));
   return choice;
 }
 
@@ -177,8 +177,8 @@ std::string Explanation::text() const {
   std::string text;
   for (const Selection* selection : {&forward, &backward}) {
     for (const NamedDecline& d : selection->declines) {
-      text += fmt::format("{}{} {} declines ({}): {}", text.empty() ? "" : "; ", d.direction, d.name,
-                          name(d.decline.code), d.decline.detail);
+      text += fmt::format("{}{} {} declines ({}): {}", text.empty() ? "" : "; ", d.direction,
+                          d.name, name(d.decline.code), d.decline.detail);
     }
   }
   return text;

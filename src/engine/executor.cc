@@ -121,7 +121,8 @@ Status Executor::run_step(const Execution& x, const Step& step, StepId id) {
       return {};
     case StepKind::kPack:
     case StepKind::kUnpack:
-      for (const Copy& copy : step.copies) copy_rows(view(copy.src), view(copy.dst), copy, workers_);
+      for (const Copy& copy : step.copies)
+        copy_rows(view(copy.src), view(copy.dst), copy, workers_);
       return {};
     default:
       return Error{ErrorCode::kInternal, "a transfer step stands on the compute lane", "executor"};

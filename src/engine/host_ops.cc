@@ -94,10 +94,10 @@ struct BF16 {
   explicit operator double() const { return bf16_to_float(bits); }
 };
 
-template <class T>
+template <class A, class B>
 double dot(const std::byte* a, const std::byte* b, int64_t count) {
-  const auto* x = reinterpret_cast<const T*>(a);
-  const auto* y = reinterpret_cast<const T*>(b);
+  const auto* x = reinterpret_cast<const A*>(a);
+  const auto* y = reinterpret_cast<const B*>(b);
   double sum = 0;
   for (int64_t i = 0; i < count; ++i) sum += load(x, i) * load(y, i);
   return sum;
@@ -105,12 +105,13 @@ double dot(const std::byte* a, const std::byte* b, int64_t count) {
 
 using Dot = double (*)(const std::byte*, const std::byte*, int64_t);
 
-Dot dot_of(DType dtype) {
-  switch (dtype) {
-    case DType::kF64: return dot<double>;
-    case DType::kF32: return dot<float>;
-    case DType::kF16: return dot<F16>;
-    case DType::kBF16: return dot<BF16>;
+/// O is in accumulator type: as kept, or as returned where that is the same.
+Dot dot_of(DType dout) {
+  switch (dout) {
+    case DType::kF64: return dot<double, double>;
+    case DType::kF32: return dot<float, float>;
+    case DType::kF16: return dot<float, F16>;
+    case DType::kBF16: return dot<float, BF16>;
   }
   return nullptr;
 }
@@ -136,7 +137,7 @@ void add_rows(const TensorView& src, const TensorView& dst, const Copy& copy, Wo
 
 void delta_rows(const TensorView& o, const TensorView& dout, const TensorView& delta,
                 const Copy& rows, Workers& workers) {
-  const Dot body = dot_of(o.dtype);
+  const Dot body = dot_of(dout.dtype);
   for_rows(workers, rows.rows, row_bytes(o, rows.heads), [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) {
       for (int64_t h = 0; h < rows.heads; ++h) {

@@ -7,13 +7,15 @@
 
 namespace longspan {
 
-/// Pack and unpack: equal types, or accumulator type to the problem's type (rounded to nearest even).
+/// Pack and unpack: equal types, or accumulator type to the problem's type (rounded to nearest
+/// even).
 void copy_rows(const TensorView& src, const TensorView& dst, const Copy& copy, Workers& workers);
 
 /// dst += src, both accumulator type.
 void add_rows(const TensorView& src, const TensorView& dst, const Copy& copy, Workers& workers);
 
-/// delta = rowsum(dout * o), summed in float64, for rows src_row.. of o and dout.
+/// delta = rowsum(dout * o), summed in float64, for rows src_row.. of o and dout. o is in
+/// accumulator type.
 void delta_rows(const TensorView& o, const TensorView& dout, const TensorView& delta,
                 const Copy& rows, Workers& workers);
 

@@ -67,7 +67,8 @@ BufferId place_field(Emission& e, RegionId region, Quantity quantity, DType dtyp
                                   .runs = compact.runs});
 }
 
-/// dk and dv of shared key heads are partial: they travel in accumulator type and are added at home.
+/// dk and dv of shared key heads are partial: they travel in accumulator type and are added at
+/// home.
 bool is_partial(const Emission& e, Quantity quantity) {
   return is_key_side(quantity) && shares_kv_heads(e.problem, e.arrangement.ways);
 }

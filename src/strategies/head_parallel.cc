@@ -24,8 +24,8 @@ Result<Schedule> build(const Setting& setting, Direction direction, int rank) {
 
 }  // namespace
 
-const Strategy kHeadParallel = {
-    "head_parallel", "backward only: one packed exchange to head layout and one back", consider,
-    build};
+const Strategy kHeadParallel = {"head_parallel",
+                                "backward only: one packed exchange to head layout and one back",
+                                consider, build};
 
 }  // namespace longspan

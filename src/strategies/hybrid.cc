@@ -13,18 +13,19 @@ Verdict consider(const Setting& setting, Direction) {
   const int nodes = topology.nodes();
   const int ranks = topology.ranks();
   if (ranks % nodes != 0) {
-    return Decline{DeclineCode::kTopology,
-                   fmt::format("{} ranks do not divide over {} nodes; use ring or all_to_all", ranks,
-                               nodes)};
+    return Decline{
+        DeclineCode::kTopology,
+        fmt::format("{} ranks do not divide over {} nodes; use ring or all_to_all", ranks, nodes)};
   }
   const int ways = ranks / nodes;
   for (int rank = 0; rank < ranks; ++rank) {
     const int node = topology.node_of_rank[static_cast<size_t>(rank)];
     if (node != rank / ways) {
-      return Decline{DeclineCode::kTopology,
-                     fmt::format("rank {} is on node {} but blocks of {} ranks would put it on node "
-                                 "{}; place ranks node by node",
-                                 rank, node, ways, rank / ways)};
+      return Decline{
+          DeclineCode::kTopology,
+          fmt::format("rank {} is on node {} but blocks of {} ranks would put it on node "
+                      "{}; place ranks node by node",
+                      rank, node, ways, rank / ways)};
     }
   }
   return Offer{fmt::format("all_to_all over {} ranks inside each of {} nodes, ring between them",

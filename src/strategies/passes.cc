@@ -56,7 +56,10 @@ class Passes {
   }
 
   void own_part() {
-    own_ = {.k = b_.k, .v = b_.v, .dk = b_.dk, .dv = b_.dv,
+    own_ = {.k = b_.k,
+            .v = b_.v,
+            .dk = b_.dk,
+            .dv = b_.dv,
             .tiles = meet(e_.problem, e_.q, e_.k).tiles};
     key_rows_ = e_.k.rows;
   }
@@ -94,8 +97,12 @@ class Passes {
     std::vector<Copy> copies;
     for (size_t i = 0; i < meeting.needed.runs.size(); ++i) {
       const Run& run = meeting.needed.runs[i];
-      Copy copy{.src = own, .dst = message, .src_row = meeting.source[i], .dst_row = run.row,
-                .rows = run.valid, .heads = e_.share.kv_heads()};
+      Copy copy{.src = own,
+                .dst = message,
+                .src_row = meeting.source[i],
+                .dst_row = run.row,
+                .rows = run.valid,
+                .heads = e_.share.kv_heads()};
       if (!to_message) {
         std::swap(copy.src, copy.dst);
         std::swap(copy.src_row, copy.dst_row);
@@ -184,7 +191,8 @@ void Passes::ring() {
   };
   start(0);
   attend({own_});
-  std::vector<Copy> additions;  // of the pass before, so that its transfer overlaps this one's tiles
+  std::vector<Copy>
+      additions;  // of the pass before, so that its transfer overlaps this one's tiles
   for (size_t i = 0; i < passes_.size(); ++i) {
     Part part = std::move(next);
     if (i + 1 < passes_.size()) start(i + 1);

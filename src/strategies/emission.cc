@@ -1,0 +1,94 @@
+// Buffers and rows that every part of an emission needs.
+#include <utility>
+
+#include "strategies/emit.h"
+
+namespace longspan {
+
+bool is_key_side(Quantity quantity) {
+  return quantity == Quantity::kK || quantity == Quantity::kV || quantity == Quantity::kDk ||
+         quantity == Quantity::kDv;
+}
+
+Emission::Emission(const Setting& s, Direction d, int r, std::string_view strategy, Arrangement a)
+    : setting(s),
+      problem(s.problem),
+      direction(d),
+      rank(r),
+      arrangement(a),
+      group(r / a.ways),
+      member(r % a.ways),
+      share(head_share(s.problem, a.ways, r % a.ways)),
+      own_q(valid_rows(s.partition.q(r))),
+      own_k(valid_rows(s.partition.k(r))),
+      q(group_rows(SideOf::kQuery, group)),
+      k(group_rows(SideOf::kKey, group)),
+      builder(d, strategy, r, a.ways * a.rings),
+      send(builder.region()),
+      recv(builder.region()) {}
+
+Rows Emission::group_rows(SideOf side, int of_group) const {
+  if (arrangement.ways > 1) {
+    return merged_rows(setting.partition, side, of_group * arrangement.ways, arrangement.ways);
+  }
+  const Partition& partition = setting.partition;
+  return valid_rows(side == SideOf::kQuery ? partition.q(of_group) : partition.k(of_group));
+}
+
+int64_t Emission::dim_of(Quantity quantity) const {
+  switch (quantity) {
+    case Quantity::kLse:
+    case Quantity::kDelta: return 1;
+    case Quantity::kV:
+    case Quantity::kO:
+    case Quantity::kDout:
+    case Quantity::kDv: return problem.dim_v;
+    default: return problem.dim_qk;
+  }
+}
+
+Buffer Emission::head_buffer(Quantity quantity, DType dtype, std::string name) const {
+  const bool keys = is_key_side(quantity);
+  const Rows& rows = keys ? k : q;
+  return {.quantity = quantity,
+          .name = std::move(name),
+          .dtype = dtype,
+          .rows = rows.rows,
+          .heads = keys ? share.kv_heads() : share.q_heads(),
+          .dim = dim_of(quantity),
+          .head_begin = keys ? share.kv_begin : share.q_begin,
+          .runs = rows.runs};
+}
+
+BufferId Emission::operand(Quantity quantity, DType dtype) {
+  const bool keys = is_key_side(quantity);
+  const Shard& shard = keys ? setting.partition.k(rank) : setting.partition.q(rank);
+  return builder.add({.space = Space::kOperand,
+                      .quantity = quantity,
+                      .name = std::string(name(quantity)),
+                      .dtype = dtype,
+                      .rows = shard.rows,
+                      .heads = keys ? problem.heads_kv : problem.heads_q,
+                      .dim = dim_of(quantity),
+                      .runs = shard.runs});
+}
+
+BufferId Emission::workspace(Buffer buffer) {
+  return builder.place(builder.region(), std::move(buffer));
+}
+
+std::vector<Copy> copy_rows(const Rows& rows, BufferId from, BufferId to, int64_t heads) {
+  std::vector<Copy> copies;
+  copies.reserve(rows.runs.size());
+  for (const Run& run : rows.runs) {
+    copies.push_back({.src = from,
+                      .dst = to,
+                      .src_row = run.row,
+                      .dst_row = run.row,
+                      .rows = run.valid,
+                      .heads = heads});
+  }
+  return copies;
+}
+
+}  // namespace longspan
