@@ -1,74 +1,24 @@
+// Engines and calls of the C interface.
 #include "longspan/c_api.h"
 
-#include <algorithm>
-#include <cstring>
-#include <exception>
-#include <initializer_list>
-#include <string>
-#include <utility>
-
+#include "engine/c_api_handles.h"
 #include "engine/call.h"
-#include "longspan/engine.h"
 #include "longspan/version.h"
 
-using longspan::Error;
-using longspan::ErrorCode;
-using longspan::Status;
-
-struct longspan_device {
-  longspan::Device device;
-};
-struct longspan_communicator {
-  std::shared_ptr<longspan::Communicator> communicator;
-};
-struct longspan_engine {
-  std::unique_ptr<longspan::Engine> engine;
-};
-struct longspan_call {
-  std::shared_ptr<const longspan::Call> call;
-};
+using longspan::c_api::any_null;
+using longspan::c_api::done;
+using longspan::c_api::fail;
+using longspan::c_api::guarded;
+using longspan::c_api::invalid;
 
 namespace {
 
-int32_t fail(const Error& reason, longspan_error* error) {
-  const int32_t code = static_cast<int32_t>(reason.code) + 1;
-  if (error != nullptr) {
-    error->code = code;
-    const std::string text = reason.text();
-    const size_t length = std::min(text.size(), sizeof(error->message) - 1);
-    std::memcpy(error->message, text.data(), length);
-    error->message[length] = 0;
-  }
-  return code;
-}
-
-int32_t done(const Status& status, longspan_error* error) {
-  return status.ok() ? LONGSPAN_OK : fail(status.error(), error);
-}
-
-Error invalid(const char* message) {
-  return {ErrorCode::kInvalidArgument, message, "c_api"};
-}
-
-/// No exception (the standard library's bad_alloc, say) may cross into C.
-template <class Body>
-int32_t guarded(longspan_error* error, Body&& body) {
-  try {
-    return body();
-  } catch (const std::bad_alloc&) {
-    return fail({ErrorCode::kOutOfMemory, "host memory is exhausted", "c_api"}, error);
-  } catch (const std::exception& e) {
-    return fail({ErrorCode::kInternal, e.what(), "c_api"}, error);
-  }
-}
-
-bool any_null(std::initializer_list<const void*> pointers) {
-  return std::find(pointers.begin(), pointers.end(), nullptr) != pointers.end();
-}
-
 longspan::TensorView view(const longspan_tensor& t) {
-  return {t.data,         static_cast<longspan::DType>(t.dtype), t.batch, t.seq, t.heads, t.dim,
-          t.stride_batch, t.stride_seq, t.stride_head};
+  return {t.data,         static_cast<longspan::DType>(t.dtype),
+          t.batch,        t.seq,
+          t.heads,        t.dim,
+          t.stride_batch, t.stride_seq,
+          t.stride_head};
 }
 
 bool known_dtypes(std::initializer_list<const longspan_tensor*> tensors) {
@@ -112,104 +62,9 @@ std::vector<longspan::BufferSpec> own_buffers(const longspan_call* call) {
   return specs;
 }
 
-Error callback_failed(int32_t code, const char* what) {
-  const bool known = code > LONGSPAN_OK && code <= LONGSPAN_INTERNAL;
-  return {known ? static_cast<ErrorCode>(code - 1) : ErrorCode::kInternal,
-          std::string("the caller's ") + what + " returned code " + std::to_string(code),
-          "callback"};
-}
-
-longspan::CallbackGroup group_of(const longspan_callbacks& c) {
-  longspan::CallbackGroup group;
-  group.rank = c.rank;
-  group.topology = longspan::Topology::blocks(c.ranks, 1);
-  if (c.node_of_rank != nullptr) {
-    group.topology.node_of_rank.assign(c.node_of_rank, c.node_of_rank + c.ranks);
-  }
-  group.start =
-      [c](std::span<const longspan::Transfer> transfers) -> longspan::Result<longspan::Request> {
-    std::vector<longspan_transfer> list;
-    list.reserve(transfers.size());
-    for (const longspan::Transfer& t : transfers) {
-      list.push_back({t.kind == longspan::TransferKind::kSend ? 1 : 0, t.peer, t.tag, t.data,
-                      t.bytes});
-    }
-    longspan::Request request;
-    const int32_t code = c.start(c.context, list.data(), list.size(), &request.id);
-    if (code != LONGSPAN_OK) return callback_failed(code, "start");
-    return request;
-  };
-  group.wait = [c](longspan::Request request, std::chrono::milliseconds deadline) -> Status {
-    const int32_t code = c.wait(c.context, request.id, deadline.count());
-    if (code != LONGSPAN_OK) return callback_failed(code, "wait");
-    return {};
-  };
-  if (c.abandon != nullptr) {
-    group.abandon = [c](const Error& reason) {
-      c.abandon(c.context, static_cast<int32_t>(reason.code) + 1, reason.message.c_str());
-    };
-  }
-  return group;
-}
-
 }  // namespace
 
 const char* longspan_version(void) { return LONGSPAN_VERSION; }
-
-int32_t longspan_device_cpu(int32_t threads, longspan_device** device, longspan_error* error) {
-  return guarded(error, [&] {
-    if (device == nullptr) return fail(invalid("device is NULL"), error);
-    if (threads < 0) return fail(invalid("threads is negative; 0 means all cores"), error);
-    *device = new longspan_device{longspan::cpu_device(threads)};
-    return int32_t{LONGSPAN_OK};
-  });
-}
-
-void longspan_device_free(longspan_device* device) { delete device; }
-
-int32_t longspan_communicator_threads(int32_t ranks, int32_t nodes,
-                                      longspan_communicator** communicators,
-                                      longspan_error* error) {
-  return guarded(error, [&] {
-    if (communicators == nullptr) return fail(invalid("communicators is NULL"), error);
-    if (ranks < 1 || nodes < 1 || nodes > ranks) {
-      return fail(invalid("ranks and nodes must be at least 1, nodes at most ranks"), error);
-    }
-    const auto made =
-        longspan::make_threads_communicators(longspan::Topology::blocks(ranks, nodes));
-    for (size_t i = 0; i < made.size(); ++i) communicators[i] = new longspan_communicator{made[i]};
-    return int32_t{LONGSPAN_OK};
-  });
-}
-
-int32_t longspan_communicator_mpi(int32_t nodes, longspan_communicator** communicator,
-                                  longspan_error* error) {
-  return guarded(error, [&] {
-    if (communicator == nullptr) return fail(invalid("communicator is NULL"), error);
-    auto made = longspan::make_mpi_communicator(nodes);
-    if (!made.ok()) return fail(made.error(), error);
-    *communicator = new longspan_communicator{std::move(*made)};
-    return int32_t{LONGSPAN_OK};
-  });
-}
-
-int32_t longspan_communicator_callback(const longspan_callbacks* callbacks,
-                                       longspan_communicator** communicator,
-                                       longspan_error* error) {
-  return guarded(error, [&] {
-    if (any_null({callbacks, communicator})) return fail(invalid("an argument is NULL"), error);
-    if (callbacks->start == nullptr || callbacks->wait == nullptr) {
-      return fail(invalid("start and wait must be given"), error);
-    }
-    if (callbacks->ranks < 1) return fail(invalid("ranks must be at least 1"), error);
-    auto made = longspan::make_callback_communicator(group_of(*callbacks));
-    if (!made.ok()) return fail(made.error(), error);
-    *communicator = new longspan_communicator{std::move(*made)};
-    return int32_t{LONGSPAN_OK};
-  });
-}
-
-void longspan_communicator_free(longspan_communicator* communicator) { delete communicator; }
 
 int32_t longspan_engine_create(const longspan_options* options, longspan_communicator* communicator,
                                longspan_device* device, longspan_engine** engine,
@@ -218,8 +73,8 @@ int32_t longspan_engine_create(const longspan_options* options, longspan_communi
     if (any_null({communicator, device, engine})) return fail(invalid("a handle is NULL"), error);
     auto parsed = options_of(options);
     if (!parsed.ok()) return fail(parsed.error(), error);
-    auto made = longspan::Engine::create(std::move(*parsed), communicator->communicator,
-                                         device->device);
+    auto made =
+        longspan::Engine::create(std::move(*parsed), communicator->communicator, device->device);
     if (!made.ok()) return fail(made.error(), error);
     *engine = new longspan_engine{std::move(*made)};
     return int32_t{LONGSPAN_OK};
@@ -258,9 +113,9 @@ int64_t longspan_call_batch(const longspan_call* call, int32_t side) {
 void longspan_call_indices(const longspan_call* call, int32_t side, int64_t* indices) {
   const auto& prepared = static_cast<const longspan::PreparedCall&>(*call->call);
   const longspan::Partition& partition = prepared.partition();
-  const std::vector<int64_t> rows =
-      side == LONGSPAN_KEY ? partition.k_indices(prepared.problem(), prepared.rank())
-                           : partition.q_indices(prepared.problem(), prepared.rank());
+  const std::vector<int64_t> rows = side == LONGSPAN_KEY
+                                        ? partition.k_indices(prepared.problem(), prepared.rank())
+                                        : partition.q_indices(prepared.problem(), prepared.rank());
   std::copy(rows.begin(), rows.end(), indices);
 }
 
@@ -284,11 +139,12 @@ int32_t longspan_forward(longspan_engine* engine, const longspan_call* call,
                          const longspan_tensor* lse, void* const* saved, void* workspace,
                          size_t workspace_bytes, longspan_error* error) {
   return guarded(error, [&] {
-    if (any_null({engine, call, q, k, v, o, lse})) return fail(invalid("an argument is NULL"), error);
+    if (any_null({engine, call, q, k, v, o, lse}))
+      return fail(invalid("an argument is NULL"), error);
     if (!known_dtypes({q, k, v, o, lse})) return fail(invalid("a dtype is unknown"), error);
     longspan::Stream stream;
-    const longspan::ForwardOperands operands{view(*q), view(*k), view(*v), view(*o), view(*lse),
-                                             call->call->problem().scale};
+    const longspan::ForwardOperands operands{view(*q), view(*k),   view(*v),
+                                             view(*o), view(*lse), call->call->problem().scale};
     return done(engine->engine->forward(*call->call, operands, saved_buffers(call, saved),
                                         {workspace, workspace_bytes}, stream),
                 error);
