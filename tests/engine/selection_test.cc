@@ -1,0 +1,185 @@
+// What an engine chooses, what it refuses, and what it remembers.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/refusals.h"
+#include "testkit/groups.h"
+
+namespace longspan::testkit {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::unique_ptr<Engine> one_rank(Options options = {}) {
+  return Engine::create(std::move(options), make_threads_communicators(Topology::blocks(1, 1))[0],
+                        shared_device())
+      .value();
+}
+
+Problem problem(const std::string& more = "") {
+  return parse_problem("dtype=f32 heads=4/2 dim=8 lengths=20,10 mask=causal" + more).value();
+}
+
+Options routed(const std::string& forward, const std::string& backward = "auto") {
+  Options options;
+  options.forward.routing = parse_routing(forward).value();
+  options.backward.routing = parse_routing(backward).value();
+  return options;
+}
+
+TEST(Create, BadArguments) {
+  const auto communicator = make_threads_communicators(Topology::blocks(1, 1))[0];
+  expect_invalid(Engine::create({}, nullptr, shared_device()), "communicator is null");
+  expect_invalid(Engine::create({}, communicator, Device{}), "no worker threads");
+  Options options;
+  options.deadline = std::chrono::milliseconds(0);
+  expect_invalid(Engine::create(options, communicator, shared_device()), "deadline 0 ms");
+  options = {};
+  options.forward.strategy = "rings";
+  expect_invalid(Engine::create(options, communicator, shared_device()),
+                 "unknown strategy \"rings\"");
+  options = {};
+  options.partition = "halves";
+  expect_invalid(Engine::create(options, communicator, shared_device()), "halves");
+}
+
+TEST(Refusal, KeysThatNobodyHonours) {
+  for (const char* key : {" window=4,0", " softcap=20", " sink=learnable", " dropout=0.2"}) {
+    const auto call = one_rank()->prepare(problem(key));
+    const std::string text(key + 1);
+    const std::string name = text.substr(0, text.find('='));
+    for (const char* direction : {"forward", "backward"}) {
+      for (const char* provider : {"cpu/tiled", "cpu/reference"}) {
+        expect_refused(call, ErrorCode::kUnsupported,
+                       std::string(direction) + " " + provider + " declines (key): ");
+      }
+    }
+    EXPECT_THAT(call.error().message, HasSubstr(name));
+  }
+}
+
+TEST(Refusal, AHybridThatDoesNotFit) {
+  Options options;
+  options.forward.strategy = "hybrid";
+  for_each_rank(make_threads_communicators(Topology::blocks(3, 2)),
+                [&](std::shared_ptr<Communicator> communicator) {
+                  const auto engine =
+                      Engine::create(options, std::move(communicator), shared_device()).value();
+                  expect_refused(
+                      engine->prepare(problem()), ErrorCode::kUnsupported,
+                      "forward hybrid declines (topology): 3 ranks do not divide over 2 nodes");
+                });
+}
+
+TEST(Routing, Require) {
+  const auto call =
+      one_rank(routed("require:cpu/reference", "require:cpu/tiled"))->prepare(problem());
+  ASSERT_TRUE(call.ok());
+  EXPECT_EQ((*call)->explanation().forward.provider->name(), "cpu/reference");
+  EXPECT_EQ((*call)->explanation().forward.provider_reason, "required");
+  EXPECT_EQ((*call)->explanation().backward.provider->name(), "cpu/tiled");
+}
+
+TEST(Routing, Prefer) {
+  const auto call = one_rank(routed("prefer:cpu/reference"))->prepare(problem());
+  ASSERT_TRUE(call.ok());
+  EXPECT_EQ((*call)->explanation().forward.provider->name(), "cpu/reference");
+  EXPECT_EQ((*call)->explanation().forward.provider_reason, "preferred");
+  EXPECT_EQ((*call)->explanation().backward.provider->name(), "cpu/tiled");
+}
+
+TEST(Routing, Off) {
+  const auto call = one_rank(routed("off:cpu/tiled"))->prepare(problem());
+  ASSERT_TRUE(call.ok());
+  const Selection& forward = (*call)->explanation().forward;
+  EXPECT_EQ(forward.provider->name(), "cpu/reference");
+  ASSERT_EQ(forward.declines.size(), 1u + 1u);  // the provider, and head_parallel
+  EXPECT_EQ(forward.declines.back().name, "cpu/tiled");
+  EXPECT_EQ(forward.declines.back().decline.code, DeclineCode::kOff);
+}
+
+TEST(Routing, RequireNeverFallsBack) {
+  expect_refused(one_rank(routed("require:cpu/tiled"))->prepare(problem(" window=4,0")),
+                 ErrorCode::kUnsupported, "cpu/tiled declines (key)");
+}
+
+TEST(Selection, AutoNamesWhatItTook) {
+  const auto calls = prepare_group({.problem = problem().text(),
+                                    .ranks = 4,
+                                    .forward = "auto",
+                                    .backward = "auto",
+                                    .partition = "auto"});
+  ASSERT_TRUE(calls.ok()) << calls.error().text();
+  for (const auto& call : *calls) {
+    const Explanation& explanation = call->explanation();
+    EXPECT_TRUE(explanation.ok());
+    EXPECT_THAT(explanation.forward.strategy_reason, HasSubstr("least modelled time"));
+    EXPECT_FALSE(explanation.partition_reason.empty());
+    EXPECT_EQ(explanation.forward.strategy, calls->front()->explanation().forward.strategy);
+    EXPECT_EQ(call->schedule(Direction::kForward).strategy, explanation.forward.strategy->name);
+  }
+}
+
+TEST(Cache, ASecondPrepareIsTheSameCall) {
+  const auto engine = one_rank();
+  const auto first = engine->prepare(problem()).value();
+  const CacheStatistics before = engine->cache_statistics();
+  EXPECT_EQ(engine->prepare(problem()).value(), first);
+  EXPECT_NE(engine->prepare(problem(" scale=0.1")).value(), first);
+  EXPECT_EQ(engine->prepare(problem()).value(), first);
+  const CacheStatistics after = engine->cache_statistics();
+  EXPECT_EQ(after.builds, before.builds);  // the scale is in no plan key
+  EXPECT_EQ(after.hits, before.hits + 2);  // forward and backward of the other scale
+}
+
+TEST(Cache, AProblemThatCodeFilledIn) {
+  const auto engine = one_rank();
+  Problem by_hand = problem();
+  by_hand.capacity = {};
+  const auto first = engine->prepare(by_hand).value();
+  EXPECT_EQ(engine->prepare(by_hand).value(), first);
+}
+
+TEST(Cache, WarmPreparesTalkToNobody) {
+  Options options;
+  options.deadline = std::chrono::milliseconds(2000);
+  for_each_rank(make_threads_communicators(Topology::blocks(2, 1)),
+                [&](std::shared_ptr<Communicator> communicator) {
+                  const int rank = communicator->rank();
+                  const auto engine =
+                      Engine::create(options, std::move(communicator), shared_device()).value();
+                  const auto first = engine->prepare(problem()).value();
+                  for (int i = 0; rank == 0 && i < 3; ++i)
+                    EXPECT_EQ(engine->prepare(problem()).value(), first);
+                });
+}
+
+TEST(Cache, StatisticsCountPlansHitsAndEvictions) {
+  Options options;
+  options.plans = make_plan_cache(2);
+  const auto engine = one_rank(options);
+  const auto count = [&] { return statistics(*options.plans); };
+  ASSERT_TRUE(engine->prepare(problem()).ok());
+  EXPECT_EQ(count().builds, 2);  // forward and backward
+  EXPECT_LE(count().size, 2);
+  const auto wide = parse_problem("dtype=f32 heads=4/2 dim=16 lengths=20,10 mask=causal").value();
+  ASSERT_TRUE(engine->prepare(wide).ok());
+  EXPECT_EQ(count().builds, 4);
+  EXPECT_GT(count().evictions, 0);
+  EXPECT_LE(count().size, 2);
+  ASSERT_FALSE(engine->prepare(problem(" window=2,0")).ok());
+  EXPECT_GT(count().declines, 0);
+}
+
+TEST(Cache, EnginesShareOne) {
+  Options options;
+  options.plans = make_plan_cache();
+  ASSERT_TRUE(one_rank(options)->prepare(problem()).ok());
+  const int64_t builds = statistics(*options.plans).builds;
+  ASSERT_TRUE(one_rank(options)->prepare(problem()).ok());
+  EXPECT_EQ(statistics(*options.plans).builds, builds);
+  EXPECT_EQ(statistics(*options.plans).hits, 2);
+}
+
+}  // namespace
+}  // namespace longspan::testkit

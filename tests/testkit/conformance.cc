@@ -1,0 +1,152 @@
+#include "testkit/conformance.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <stdexcept>
+#include <utility>
+
+#include "progress.h"
+#include "testkit/oracle.h"
+
+namespace longspan::testkit {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::array<std::pair<const char*, const tool::Tensor*>, 5> tensors_of(
+    const tool::GroupResults& results) {
+  return {{{"o", &results.o},
+           {"lse", &results.lse},
+           {"dq", &results.dq},
+           {"dk", &results.dk},
+           {"dv", &results.dv}}};
+}
+
+bool same_bytes(const tool::Tensor& a, const tool::Tensor& b) {
+  const size_t size = a.memory.size();
+  return size == b.memory.size() &&
+         (size == 0 || std::memcmp(a.memory.data(), b.memory.data(), size) == 0);
+}
+
+void expect_passes(const std::vector<tool::Check>& checks) {
+  for (const tool::Check& check : checks) {
+    EXPECT_TRUE(check.pass()) << check.name << ": " << check.value << " > " << check.bar << " ("
+                              << check.detail << ")";
+  }
+}
+
+double ulp_of(double value, DType dtype) {
+  return std::ldexp(1.0, std::ilogb(value) - (dtype == DType::kF64 ? 52 : 23));
+}
+
+template <class T>
+T required(Result<T> result) {
+  if (result.ok()) return std::move(result).value();
+  ADD_FAILURE() << result.error().text();
+  throw std::runtime_error(result.error().text());
+}
+
+}  // namespace
+
+std::string text(const Case& c) {
+  return fmt::format(
+      "--problem '{}' --ranks {} --nodes {} --forward {} --backward {} --partition {} --provider "
+      "require:{} --seed {}",
+      c.problem, c.ranks, c.nodes, c.forward, c.backward, c.partition, c.provider, c.seed);
+}
+
+const Device& shared_device() {
+  static const Device device = cpu_device(kThreads);
+  return device;
+}
+
+Options options_of(const Case& c) {
+  Options options;
+  const Routing routing{RoutingMode::kRequire, c.provider};
+  options.forward = {c.forward, routing};
+  options.backward = {c.backward, routing};
+  options.partition = c.partition;
+  return options;
+}
+
+tool::Inputs inputs_of(const Case& c) {
+  const tool::Source source = required(tool::resolve_source(c.problem, "", c.seed));
+  return required(tool::make_inputs(source));
+}
+
+Result<tool::GroupResults> run_case(const Case& c, const tool::Inputs& inputs, const Device& device,
+                                    int repeat) {
+  return tool::run_threads({.inputs = &inputs,
+                            .options = options_of(c),
+                            .topology = Topology::blocks(c.ranks, c.nodes),
+                            .device = device,
+                            .repeat = repeat});
+}
+
+tool::Reference reference_of(const tool::Inputs& inputs) {
+  return required(make_reference(inputs, shared_device()));
+}
+
+std::vector<tool::NamedMeasure> expect_right(const tool::Inputs& inputs,
+                                             const tool::GroupResults& results,
+                                             const tool::Reference& reference, double logit) {
+  std::vector<tool::NamedMeasure> measures = tool::measure_all(inputs, results, reference);
+  tool::Progress progress(false);
+  tool::Bars bars =
+      required(tool::bars_of_run(inputs, measures, reference, shared_device(), progress));
+  const double ulp = ulp_of(logit, inputs.problem.dtype);
+  for (double* bar : {&bars.relative_rms, &bars.dq, &bars.dk}) *bar = std::max(*bar, ulp);
+  expect_passes(tool::check_measures(measures, bars));
+  expect_passes({tool::check_padding(inputs.problem, results)});
+  return measures;
+}
+
+void expect_declined(const Case& c) {
+  const tool::Inputs inputs = inputs_of(c);
+  const auto explained =
+      explain(inputs.problem, Topology::blocks(c.ranks, c.nodes), shared_device(), options_of(c));
+  ASSERT_TRUE(explained.ok()) << explained.error().text();
+  EXPECT_FALSE(explained->ok());
+  std::vector<NamedDecline> declines = explained->forward.declines;
+  declines.insert(declines.end(), explained->backward.declines.begin(),
+                  explained->backward.declines.end());
+  EXPECT_TRUE(std::any_of(declines.begin(), declines.end(),
+                          [&](const NamedDecline& d) { return d.decline.code == *c.declined; }))
+      << "no decline has the code " << name(*c.declined) << ": " << explained->text();
+  const auto results = run_case(c, inputs, shared_device());
+  ASSERT_FALSE(results.ok());
+  EXPECT_EQ(results.error().code, ErrorCode::kUnsupported) << results.error().text();
+  EXPECT_THAT(results.error().message, HasSubstr(std::string(name(*c.declined))));
+}
+
+void expect_conforms(const Case& c) {
+  SCOPED_TRACE("longspan run " + text(c));
+  if (c.declined) return expect_declined(c);
+  const tool::Inputs inputs = inputs_of(c);
+  expect_right_run(c, inputs, reference_of(inputs));
+}
+
+void expect_right_run(const Case& c, const tool::Inputs& inputs, const tool::Reference& reference) {
+  SCOPED_TRACE(text(c));
+  const auto results = run_case(c, inputs, shared_device());
+  ASSERT_TRUE(results.ok()) << results.error().text();
+  expect_right(inputs, *results, reference, logit);
+}
+
+std::string different_results(const tool::GroupResults& a, const tool::GroupResults& b) {
+  std::string names;
+  const auto left = tensors_of(a);
+  const auto right = tensors_of(b);
+  for (size_t i = 0; i < left.size(); ++i) {
+    if (!same_bytes(*left[i].second, *right[i].second)) names += fmt::format("{} ", left[i].first);
+  }
+  return names;
+}
+
+}  // namespace longspan::testkit

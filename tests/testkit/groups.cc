@@ -1,0 +1,105 @@
+#include "testkit/groups.h"
+
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "rank.h"
+#include "testkit/flight.h"
+
+namespace longspan::testkit {
+namespace {
+
+using RankOutcome = std::optional<Result<tool::RankResults>>;
+
+/// Whole results; the error of the first rank that has one.
+Result<tool::GroupResults> gathered(const tool::Inputs& inputs,
+                                    const std::vector<RankOutcome>& ranks) {
+  tool::GroupResults whole = tool::make_group_results(inputs.problem);
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    if (!ranks[rank]->ok()) return ranks[rank]->error();
+    const tool::RankResults& shard = ranks[rank]->value();
+    tool::gather(shard, shard.call->partition(), static_cast<int>(rank), whole);
+    whole.call = shard.call;
+  }
+  return whole;
+}
+
+Result<tool::RankResults> backward_of_rank(const Case& c, const tool::Inputs& inputs,
+                                           const tool::GroupResults& forward,
+                                           std::shared_ptr<Communicator> communicator) {
+  const int rank = communicator->rank();
+  LONGSPAN_TRY(const auto engine,
+               Engine::create(options_of(c), std::move(communicator), shared_device()));
+  LONGSPAN_TRY(auto call, engine->prepare(inputs.problem));
+  Flight flight = make_flight(inputs, std::move(call), rank);
+  const std::vector<int64_t> rows = flight.call->partition().q_indices(inputs.problem, rank);
+  tool::scatter_rows(forward.o.view, flight.o.view, rows);
+  tool::scatter_rows(forward.lse.view, flight.lse.view, rows);
+  LONGSPAN_CHECK_OK(backward(*engine, flight));
+  tool::RankResults results;
+  results.call = std::move(flight.call);
+  results.o = std::move(flight.o);
+  results.lse = std::move(flight.lse);
+  results.dq = std::move(flight.dq);
+  results.dk = std::move(flight.dk);
+  results.dv = std::move(flight.dv);
+  return results;
+}
+
+}  // namespace
+
+void for_each_rank(Communicators communicators,
+                   const std::function<void(std::shared_ptr<Communicator>)>& body) {
+  std::vector<std::thread> threads;
+  threads.reserve(communicators.size());
+  for (auto& communicator : communicators) {
+    threads.emplace_back(
+        [&body, own = std::move(communicator)]() mutable { body(std::move(own)); });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+Result<tool::GroupResults> run_group(const Case& c, const tool::Inputs& inputs,
+                                     Communicators communicators) {
+  std::vector<RankOutcome> ranks(communicators.size());
+  for_each_rank(std::move(communicators), [&](std::shared_ptr<Communicator> communicator) {
+    const auto rank = static_cast<size_t>(communicator->rank());
+    ranks[rank] = tool::run_rank({.inputs = &inputs,
+                                  .options = options_of(c),
+                                  .communicator = std::move(communicator),
+                                  .device = shared_device()});
+  });
+  return gathered(inputs, ranks);
+}
+
+Result<tool::GroupResults> run_backward(const Case& c, const tool::Inputs& inputs,
+                                        const tool::GroupResults& forward) {
+  Communicators communicators = make_threads_communicators(Topology::blocks(c.ranks, c.nodes));
+  std::vector<RankOutcome> ranks(communicators.size());
+  for_each_rank(std::move(communicators), [&](std::shared_ptr<Communicator> communicator) {
+    const auto rank = static_cast<size_t>(communicator->rank());
+    ranks[rank] = backward_of_rank(c, inputs, forward, std::move(communicator));
+  });
+  return gathered(inputs, ranks);
+}
+
+Result<std::vector<std::shared_ptr<const Call>>> prepare_group(const Case& c) {
+  LONGSPAN_TRY(const Problem problem, parse_problem(c.problem));
+  Communicators communicators = make_threads_communicators(Topology::blocks(c.ranks, c.nodes));
+  std::vector<std::shared_ptr<const Call>> calls(communicators.size());
+  std::vector<Status> statuses(communicators.size());
+  for_each_rank(std::move(communicators), [&](std::shared_ptr<Communicator> communicator) {
+    const auto rank = static_cast<size_t>(communicator->rank());
+    statuses[rank] = [&]() -> Status {
+      LONGSPAN_TRY(const auto engine,
+                   Engine::create(options_of(c), std::move(communicator), shared_device()));
+      LONGSPAN_TRY(calls[rank], engine->prepare(problem));
+      return {};
+    }();
+  });
+  for (const Status& status : statuses) LONGSPAN_CHECK_OK(status);
+  return calls;
+}
+
+}  // namespace longspan::testkit
