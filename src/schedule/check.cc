@@ -19,6 +19,16 @@ Error defect(const Schedule& schedule, StepId step, BufferId buffer, std::string
   return {ErrorCode::kInternal, fmt::format("{}: {}", text, what), "schedule"};
 }
 
+bool holds_tokens(const Buffer& buffer, int64_t begin, int64_t end) {
+  auto run = std::partition_point(buffer.runs.begin(), buffer.runs.end(), [begin](const Run& r) {
+    return r.row + r.tokens.size() <= begin;
+  });
+  for (; run != buffer.runs.end() && run->row < end; ++run) {
+    if (std::max(run->row, begin) < std::min(run->row + run->valid, end)) return true;
+  }
+  return false;
+}
+
 const Run* RunFinder::find(BufferId id, int64_t row) {
   const std::vector<Run>& runs = buffer_of(schedule_, id).runs;
   size_t& hint = hints_[static_cast<size_t>(id)];

@@ -51,6 +51,9 @@ inline bool is_output(Direction direction, const Buffer& buffer) {
   return buffer.space == Space::kOperand && is_accumulated(direction, buffer.quantity);
 }
 
+/// Whether some row of [begin, end) is declared to hold a valid token.
+bool holds_tokens(const Buffer& buffer, int64_t begin, int64_t end);
+
 /// Finds the run that holds a row. Lookups are mostly near the last one of the same buffer.
 class RunFinder {
  public:

@@ -258,16 +258,28 @@ bool RowStates::agrees(const RowStates& other, const Touch& touch) {
   return true;
 }
 
+/// Whether the segment leaves out a row that has to be written: of an output all, padding included.
+bool RowStates::leaves_out(const Segment& segment, int64_t residue) const {
+  if (segment.held != Held::kNothing) return false;
+  if (output_) return true;
+  if (buffer_.space != Space::kSaved) return false;
+  if (modulus_ == 1) return holds_tokens(buffer_, segment.begin, segment.end);
+  for (int64_t i = segment.begin; i < segment.end; ++i) {
+    const int64_t row = i * modulus_ + residue;
+    if (holds_tokens(buffer_, row, row + 1)) return true;
+  }
+  return false;
+}
+
 Status RowStates::finish() const {
-  const bool kept = buffer_.space == Space::kSaved;
   if (input_) return {};
-  for (const Lane& lane : lanes_) {
-    for (const Segment& segment : lane) {
-      if ((output_ || kept) && segment.held == Held::kNothing) {
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    for (const Segment& segment : lanes_[i]) {
+      if (leaves_out(segment, static_cast<int64_t>(i) % modulus_)) {
         return defect(schedule_, kNone, id_,
                       fmt::format("near row {}: never written", row_of(segment)));
       }
-      if (!kept && segment.held == Held::kPartial) {
+      if (buffer_.space != Space::kSaved && segment.held == Held::kPartial) {
         return defect(schedule_, segment.writer, id_,
                       fmt::format("near row {}: a partial result reaches nobody", row_of(segment)));
       }

@@ -84,6 +84,7 @@ class RowStates {
   void append(const Segment& segment);
   Status order(const Segment& segment, const Touch& touch) const;
   Status change(Segment& segment, const Touch& touch);
+  bool leaves_out(const Segment& segment, int64_t residue) const;
   Error fail(const Touch& touch, const Segment& segment, std::string_view what) const;
   int64_t row_of(const Segment& segment) const { return segment.begin * modulus_; }
 

@@ -112,10 +112,11 @@ TEST(Check, DeadlockIsNamed) {
   const Setting setting = two_ranks("all_to_all");
   std::vector<Schedule> schedules = schedules_of(setting, Direction::kForward);
   testkit::Random random(1);
-  const auto deadlock =
-      std::find_if(corruptions().begin(), corruptions().end(),
-                   [](const Corruption& corruption) { return corruption.name == "deadlock"; });
-  ASSERT_TRUE(deadlock->plant(schedules, random));
+  const std::vector<Corruption> all = message_corruptions();
+  const auto deadlock = std::find_if(all.begin(), all.end(), [](const Corruption& corruption) {
+    return corruption.name == "deadlock";
+  });
+  ASSERT_TRUE(deadlock != all.end() && deadlock->plant(schedules, random));
   EXPECT_NE(message(setting, schedules).find("deadlock"), std::string::npos);
 }
 

@@ -15,7 +15,9 @@ struct Corruption {
   bool (*plant)(std::vector<Schedule>& schedules, testkit::Random& random);
 };
 
-const std::vector<Corruption>& corruptions();
+std::vector<Corruption> tile_corruptions();
+std::vector<Corruption> message_corruptions();
+std::vector<Corruption> data_corruptions();  // buffers, copies and fills
 
 /// Takes a step out; nothing waits for it any more.
 void remove_step(Schedule& schedule, StepId id);
