@@ -104,7 +104,7 @@ double largest_finite(const TensorView& view) {
 
 Bars bars(DType dtype, double largest_lse) {
   const auto all = [](double bar, double lse) {
-    return Bars{.relative_rms = bar, .dq = bar, .dk = bar, .lse = lse, .reason = {}};
+    return Bars{.relative_rms = bar, .lse = lse, .reason = {}};
   };
   Bars result;
   switch (dtype) {

@@ -30,11 +30,9 @@ Measure measure_lse(const TensorView& result, const TensorView& reference);
 
 /// What the results of a dtype may deviate on a CPU.
 struct Bars {
-  double relative_rms = 0;  // o, dv
-  double dq = 0;            // as relative_rms, or wider
-  double dk = 0;
-  double lse = 0;      // max_rel of the LSE
-  std::string reason;  // not empty when wider than usual
+  double relative_rms = 0;  // o, dq, dk, dv
+  double lse = 0;           // max_rel of the LSE
+  std::string reason;       // not empty when wider than usual
 };
 
 /// `largest_lse`: the largest finite |LSE|. Logits beyond 1e3 have a bar of one FP32 ulp of the

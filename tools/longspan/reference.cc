@@ -125,30 +125,6 @@ Tensor make_delta(const Inputs& inputs, const Tensor& o) {
   return delta;
 }
 
-/// Adds the gradients that follow from `reference.o` and `lse`.
-Status add_gradients(const Inputs& inputs, std::span<const PlacedTile> tiles, const Tensor& lse,
-                     const Device& device, Progress& progress, Reference& reference) {
-  const Problem& problem = inputs.problem;
-  const Tensor delta = make_delta(inputs, reference.o);
-  LONGSPAN_TRY(const Prepared backward, prepare(problem, Direction::kBackward, device));
-  BackwardTiles back{.q = inputs.q.view,
-                     .k = inputs.k.view,
-                     .v = inputs.v.view,
-                     .dout = inputs.dout.view,
-                     .lse = lse.view,
-                     .delta = delta.view,
-                     .dq = reference.dq.view,
-                     .dk = reference.dk.view,
-                     .dv = reference.dv.view,
-                     .tiles = {},
-                     .scale = problem.scale};
-  LONGSPAN_CHECK_OK(in_parts(problem, tiles, progress, "check backward", [&](auto part) {
-    back.tiles = part;
-    return backward.plan->backward(back, backward.workspace());
-  }));
-  return {};
-}
-
 double reference_bytes(const Problem& problem) {
   double bytes = 0;
   for (const char* name : {"o", "lse", "dq", "dk", "dv"}) {
@@ -180,26 +156,24 @@ Result<Reference> compute_reference(const Inputs& inputs, const Device& device,
     ahead.tiles = part;
     return forward.plan->forward(ahead, forward.workspace());
   }));
-  LONGSPAN_CHECK_OK(add_gradients(inputs, tiles, reference.lse, device, progress, reference));
+  const Tensor delta = make_delta(inputs, reference.o);
+  LONGSPAN_TRY(const Prepared backward, prepare(problem, Direction::kBackward, device));
+  BackwardTiles back{.q = inputs.q.view,
+                     .k = inputs.k.view,
+                     .v = inputs.v.view,
+                     .dout = inputs.dout.view,
+                     .lse = reference.lse.view,
+                     .delta = delta.view,
+                     .dq = reference.dq.view,
+                     .dk = reference.dk.view,
+                     .dv = reference.dv.view,
+                     .tiles = {},
+                     .scale = problem.scale};
+  LONGSPAN_CHECK_OK(in_parts(problem, tiles, progress, "check backward", [&](auto part) {
+    back.tiles = part;
+    return backward.plan->backward(back, backward.workspace());
+  }));
   return reference;
-}
-
-Result<Reference> gradients_of_rounded_o(const Inputs& inputs, const Reference& exact,
-                                         const Device& device, Progress& progress) {
-  const Problem& problem = inputs.problem;
-  Reference rounded = empty_reference(problem);
-  Tensor narrow = make_tensor(tensor_spec(problem, "o"), Layout::kTHD, 1, problem.lengths.tokens_q);
-  for (int64_t row = 0; row < exact.o.view.rows(); ++row) {
-    for (int64_t head = 0; head < exact.o.view.heads; ++head) {
-      for (int64_t column = 0; column < exact.o.view.dim; ++column) {
-        store(narrow.view, row, head, column, load(exact.o.view, row, head, column));
-        store(rounded.o.view, row, head, column, load(narrow.view, row, head, column));
-      }
-    }
-  }
-  const std::vector<PlacedTile> tiles = make_tiles(problem);
-  LONGSPAN_CHECK_OK(add_gradients(inputs, tiles, exact.lse, device, progress, rounded));
-  return rounded;
 }
 
 }  // namespace longspan::tool

@@ -15,9 +15,4 @@ struct Reference {
 /// Runs the provider cpu/reference on the inputs as they were rounded, with float64 results.
 Result<Reference> compute_reference(const Inputs& inputs, const Device& device, Progress& progress);
 
-/// The gradients that follow in float64 from O rounded to the problem's type: backward is given
-/// that O, not the exact one. Its o and lse are those of `exact`'s forward, o rounded.
-Result<Reference> gradients_of_rounded_o(const Inputs& inputs, const Reference& exact,
-                                         const Device& device, Progress& progress);
-
 }  // namespace longspan::tool

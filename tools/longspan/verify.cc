@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 namespace longspan::tool {
@@ -25,33 +24,7 @@ double rms_of_dout(const Inputs& inputs) {
   return rms(dout.view);
 }
 
-bool above(const std::vector<NamedMeasure>& measures, const char* name, double bar) {
-  return std::any_of(measures.begin(), measures.end(), [&](const NamedMeasure& named) {
-    return named.name == name && named.measure.relative_rms > bar;
-  });
-}
-
 }  // namespace
-
-Result<Bars> bars_of_run(const Inputs& inputs, const std::vector<NamedMeasure>& measures,
-                         const Reference& reference, const Device& device, Progress& progress) {
-  Bars result = bars(inputs.problem.dtype, largest_finite(reference.lse.view));
-  const bool narrow = size_of(inputs.problem.dtype) == 2;
-  if (!narrow || (!above(measures, "dq", result.dq) && !above(measures, "dk", result.dk))) {
-    return result;
-  }
-  LONGSPAN_TRY(const Reference rounded,
-               gradients_of_rounded_o(inputs, reference, device, progress));
-  const double floor = rms_of_dout(inputs);
-  const double dq = measure(rounded.dq.view, reference.dq.view, floor).relative_rms;
-  const double dk = measure(rounded.dk.view, reference.dk.view, floor).relative_rms;
-  result.dq = std::hypot(result.dq, dq);
-  result.dk = std::hypot(result.dk, dk);
-  result.reason += fmt::format(
-      "{}rounding O to {} alone moves dq by {:.2e} and dk by {:.2e}; their bars are wider by that",
-      result.reason.empty() ? "" : "; ", name(inputs.problem.dtype), dq, dk);
-  return result;
-}
 
 std::vector<NamedMeasure> measure_all(const Inputs& inputs, const GroupResults& results,
                                       const Reference& reference) {
@@ -78,10 +51,7 @@ std::vector<Check> check_measures(const std::vector<NamedMeasure>& measures, con
       checks.push_back(none_allowed("lse -inf", measure.inf_mismatches, "-inf on one side only"));
       checks.push_back({named.name, measure.max_rel, bars.lse, "largest |error| / max(1, |lse|)"});
     } else {
-      const double bar = named.name == "dq"   ? bars.dq
-                         : named.name == "dk" ? bars.dk
-                                              : bars.relative_rms;
-      checks.push_back({named.name, measure.relative_rms, bar, "relative RMS"});
+      checks.push_back({named.name, measure.relative_rms, bars.relative_rms, "relative RMS"});
     }
   }
   return checks;

@@ -21,13 +21,6 @@ struct NamedMeasure {
 std::vector<NamedMeasure> measure_all(const Inputs& inputs, const GroupResults& results,
                                       const Reference& reference);
 
-/// The bars of the dtype and of the largest logit. For 16-bit types those of dq and dk are wider
-/// where rounding O to that type alone, in float64, moves dq and dk: backward computes
-/// delta = rowsum(dout * O) from the O that forward wrote, which matters where few keys carry a
-/// row's weight. Computed only where dq or dk are above the narrow bar.
-Result<Bars> bars_of_run(const Inputs& inputs, const std::vector<NamedMeasure>& measures,
-                         const Reference& reference, const Device& device, Progress& progress);
-
 /// NaN, -inf positions and error bars of each result.
 std::vector<Check> check_measures(const std::vector<NamedMeasure>& measures, const Bars& bars);
 
