@@ -10,6 +10,10 @@ int64_t align_up(int64_t value, int64_t alignment) {
   return (value + alignment - 1) / alignment * alignment;
 }
 
+void drop_empty(std::vector<Copy>& copies) {
+  std::erase_if(copies, [](const Copy& c) { return c.rows == 0 || c.heads == 0; });
+}
+
 }  // namespace
 
 Builder::Builder(Direction direction, std::string_view strategy, int rank, int ranks) {
@@ -89,7 +93,7 @@ void Builder::push(Step step) {
 }
 
 void Builder::copy(StepKind kind, std::vector<Copy> copies) {
-  std::erase_if(copies, [](const Copy& c) { return c.rows == 0 || c.heads == 0; });
+  drop_empty(copies);
   if (copies.empty()) return;
   Step step{.kind = kind};
   BufferId src = kNone;  // runs of copies share their buffers
@@ -103,6 +107,7 @@ void Builder::copy(StepKind kind, std::vector<Copy> copies) {
 }
 
 void Builder::delta(BufferId o, BufferId dout, BufferId delta, std::vector<Copy> rows) {
+  drop_empty(rows);
   if (rows.empty()) return;
   Step step{.kind = StepKind::kDelta, .o = o, .dout = dout, .delta = delta};
   access(step, o, false);

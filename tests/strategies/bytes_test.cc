@@ -66,8 +66,8 @@ TEST(Bytes, AllToAllSendsEachHeadShareOnce) {
     const auto share = [&](int64_t bytes) { return (p - 1) * d.local * bytes / p; };
     // In q, k, v; out o and LSE.
     expect_each_sends(setting, Direction::kForward, share(2 * d.q() + d.kv() + d.statistic()));
-    // In dout and delta; out dq, dk, dv. q, k, v and LSE were kept in head layout.
-    expect_each_sends(setting, Direction::kBackward, share(2 * d.q() + d.kv() + d.statistic()));
+    // In dout; out dq, dk, dv. q, k, v, O and LSE were kept in head layout.
+    expect_each_sends(setting, Direction::kBackward, share(2 * d.q() + d.kv()));
   }
 }
 
@@ -87,8 +87,10 @@ TEST(Bytes, HybridSendsKeysAndValuesOncePerNode) {
     const Dense d{.ranks = ranks};
     const int64_t ways = ranks / nodes;
     const Setting setting = d.setting("hybrid", "hybrid", PartitionKind::kContiguous, nodes);
-    const int64_t inside = (ways - 1) * d.local * (2 * d.q() + d.kv() + d.statistic()) / ways;
-    expect_each_sends(setting, Direction::kForward, inside + (nodes - 1) * d.local * d.kv());
+    const int64_t inside = (ways - 1) * d.local * (2 * d.q() + d.kv()) / ways;
+    const int64_t statistics = (ways - 1) * d.local * d.statistic() / ways;
+    expect_each_sends(setting, Direction::kForward,
+                      inside + statistics + (nodes - 1) * d.local * d.kv());
     expect_each_sends(setting, Direction::kBackward,
                       inside + (nodes - 1) * d.local * (d.kv() + d.kv32()));
   }
@@ -98,8 +100,9 @@ TEST(Bytes, SharedKeyHeadsTravelToEveryRankThatSharesThem) {
   // Two key heads over four ranks: each rank needs one of them, and its dk and dv go home in FP32.
   const Dense d{.ranks = 4, .heads_q = 8, .heads_kv = 2};
   const Setting setting = d.setting("all_to_all", "all_to_all");
-  const int64_t queries = 3 * d.local * (2 * d.q() + d.statistic()) / 4;
-  expect_each_sends(setting, Direction::kForward, queries + 3 * d.local * d.kv() / 2);
+  const int64_t queries = 3 * d.local * 2 * d.q() / 4;
+  const int64_t statistics = 3 * d.local * d.statistic() / 4;
+  expect_each_sends(setting, Direction::kForward, queries + statistics + 3 * d.local * d.kv() / 2);
   expect_each_sends(setting, Direction::kBackward, queries + 3 * d.local * d.kv32() / 2);
 }
 
