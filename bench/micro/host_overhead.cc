@@ -80,12 +80,19 @@ struct Bound {
                 .o = tensor(p.lengths.tokens_q, p.heads_q, p.dim_v, p.dtype),
                 .lse = tensor(p.lengths.tokens_q, p.heads_q, 1, acc),
                 .scale = p.scale};
-    workspace.bytes = call->workspace_bytes(Direction::kForward) + kWorkspaceAlignment;
-    memory.push_back(std::make_unique<std::byte[]>(workspace.bytes));
-    workspace.data = memory.back().get();
-    size_t space = workspace.bytes;
-    std::align(kWorkspaceAlignment, 1, workspace.data, space);
-    workspace.bytes = space;
+    for (const BufferSpec& spec : call->saved_layout()) {
+      if (!spec.alias.empty()) continue;
+      saved.push_back(aligned(spec.shape[0] * spec.shape[1] * spec.shape[2] * size_of(spec.dtype)));
+    }
+    workspace.bytes = call->workspace_bytes(Direction::kForward);
+    workspace.data = aligned(static_cast<int64_t>(workspace.bytes));
+  }
+
+  void* aligned(int64_t bytes) {
+    size_t space = static_cast<size_t>(bytes) + kWorkspaceAlignment;
+    memory.push_back(std::make_unique<std::byte[]>(space));
+    void* data = memory.back().get();
+    return std::align(kWorkspaceAlignment, static_cast<size_t>(bytes), data, space);
   }
 
   Problem problem;
@@ -93,6 +100,7 @@ struct Bound {
   std::shared_ptr<const Call> call;
   std::vector<std::unique_ptr<std::byte[]>> memory;
   ForwardOperands operands;
+  Saved saved;
   Workspace workspace;
 };
 
@@ -100,7 +108,7 @@ void find_and_bind_dense(benchmark::State& state) {
   Bound b("dtype=bf16 heads=8/2 dim=64 lengths=1024 mask=causal", state);
   for (auto _ : state) {
     const auto call = must(b.engine->prepare(b.problem), state);
-    const Status status = bind(*call, b.operands, {}, b.workspace);
+    const Status status = check_binding(*call, b.operands, b.saved, b.workspace);
     if (!status.ok()) state.SkipWithError(status.error().text().c_str());
   }
 }
@@ -109,7 +117,7 @@ BENCHMARK(find_and_bind_dense)->Unit(benchmark::kMicrosecond);
 void bind_packed_by_handle(benchmark::State& state) {
   Bound b(packed_text(1000), state);
   for (auto _ : state) {
-    const Status status = bind(*b.call, b.operands, {}, b.workspace);
+    const Status status = check_binding(*b.call, b.operands, b.saved, b.workspace);
     if (!status.ok()) state.SkipWithError(status.error().text().c_str());
   }
 }

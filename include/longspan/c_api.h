@@ -58,8 +58,7 @@ void longspan_device_free(longspan_device* device);
 
 /* `ranks` communicators for threads of this process, in `nodes` blocks; communicators[ranks]. */
 int32_t longspan_communicator_threads(int32_t ranks, int32_t nodes,
-                                      longspan_communicator** communicators,
-                                      longspan_error* error);
+                                      longspan_communicator** communicators, longspan_error* error);
 /* This process's rank of MPI_COMM_WORLD; nodes 0: by host. */
 int32_t longspan_communicator_mpi(int32_t nodes, longspan_communicator** communicator,
                                   longspan_error* error);
@@ -86,8 +85,7 @@ typedef struct longspan_callbacks {
   void (*abandon)(void* context, int32_t code, const char* message);
 } longspan_callbacks;
 int32_t longspan_communicator_callback(const longspan_callbacks* callbacks,
-                                       longspan_communicator** communicator,
-                                       longspan_error* error);
+                                       longspan_communicator** communicator, longspan_error* error);
 void longspan_communicator_free(longspan_communicator* communicator);
 
 /* NULL or 0 fields take the default, which the comments give. */
@@ -115,7 +113,8 @@ void longspan_call_free(longspan_call* call);
 /* Rows of this rank's tensors on one side, and how they split into batch x seq. */
 int64_t longspan_call_rows(const longspan_call* call, int32_t side);
 int64_t longspan_call_batch(const longspan_call* call, int32_t side);
-/* Writes longspan_call_rows global row numbers: the rows that this rank's tensor holds, in order. */
+/* Writes longspan_call_rows global row numbers: the rows that this rank's tensor holds, in order.
+ */
 void longspan_call_indices(const longspan_call* call, int32_t side, int64_t* indices);
 size_t longspan_call_workspace_bytes(const longspan_call* call, int32_t direction);
 /* Buffers that forward fills for backward and the caller allocates, aligned to 64 bytes. */

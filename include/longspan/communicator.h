@@ -68,7 +68,8 @@ class Communicator {
   virtual Result<Request> start(std::span<const Transfer> transfers) = 0;
   /// Waits for all transfers of a request, at most until `deadline`. peer_lost when a peer died,
   /// gave up or did not answer in time (the message names it); invalid_argument when the two sides
-  /// of a message state different sizes. After an error the communicator is only good for abandon().
+  /// of a message state different sizes. After an error the communicator is only good for
+  /// abandon().
   virtual Status wait(Request request, std::chrono::milliseconds deadline) = 0;
 
   /// Collective: ranks with the same colour form a communicator, ordered by (key, rank).

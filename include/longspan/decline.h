@@ -16,14 +16,14 @@ enum class DeclineCode {
   kLengths,
   kCapacity,
   kDirection,
-  kPartials,   // 16-bit partial results where FP32 ones are required
+  kPartials,  // 16-bit partial results where FP32 ones are required
   kRanks,
-  kTopology,   // nodes and ranks do not fit the strategy
+  kTopology,  // nodes and ranks do not fit the strategy
   kStrategy,
-  kKey,        // a key of the problem text that is not honoured
+  kKey,  // a key of the problem text that is not honoured
   kDevice,
-  kNotBuilt,   // not compiled in; the detail names the CMake option
-  kOff,        // barred by routing
+  kNotBuilt,  // not compiled in; the detail names the CMake option
+  kOff,       // barred by routing
 };
 
 std::string_view name(DeclineCode code);  // "dtype", "head_dim", ...
@@ -35,8 +35,8 @@ struct Decline {
 
 /// A promise to compute the problem: a failure afterwards is an error, never a silent fallback.
 struct Offer {
-  std::string detail;            // how, in a few words
-  bool partials_16bit = false;   // O and gradients leave the provider rounded to 16 bits
+  std::string detail;           // how, in a few words
+  bool partials_16bit = false;  // O and gradients leave the provider rounded to 16 bits
 };
 
 using Verdict = std::variant<Offer, Decline>;

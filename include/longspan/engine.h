@@ -45,8 +45,8 @@ class PlanCache;
 /// Counters of a plan cache since its creation.
 struct CacheStatistics {
   int64_t hits = 0;
-  int64_t builds = 0;     // plans prepared
-  int64_t declines = 0;   // negative answers kept
+  int64_t builds = 0;    // plans prepared
+  int64_t declines = 0;  // negative answers kept
   int64_t evictions = 0;
   int64_t size = 0;
 };
@@ -80,7 +80,9 @@ struct Explanation {
   Selection backward;
   PartitionKind partition = PartitionKind::kContiguous;
   std::string partition_reason;
-  bool ok() const { return forward.provider && forward.strategy && backward.provider && backward.strategy; }
+  bool ok() const {
+    return forward.provider && forward.strategy && backward.provider && backward.strategy;
+  }
   /// All declines in one message, for an `unsupported` error.
   std::string text() const;
 };
@@ -133,9 +135,9 @@ class Call {
 
 /// What an engine counted.
 struct Counters {
-  int64_t bytes_sent_forward = 0;   // last call
+  int64_t bytes_sent_forward = 0;  // last call
   int64_t bytes_sent_backward = 0;
-  int64_t attend_launches = 0;      // since creation
+  int64_t attend_launches = 0;  // since creation
 };
 
 /// One rank. Used by one thread at a time.
@@ -165,9 +167,9 @@ class Engine {
 };
 
 /// The operand checks of forward and backward alone.
-Status bind(const Call& call, const ForwardOperands& operands, const Saved& saved,
-            Workspace workspace);
-Status bind(const Call& call, const BackwardOperands& operands, const Saved& saved,
-            Workspace workspace);
+Status check_binding(const Call& call, const ForwardOperands& operands, const Saved& saved,
+                     Workspace workspace);
+Status check_binding(const Call& call, const BackwardOperands& operands, const Saved& saved,
+                     Workspace workspace);
 
 }  // namespace longspan

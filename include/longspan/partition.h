@@ -41,9 +41,9 @@ struct Run {
 
 /// The rows of one side (q or k) of one rank, in local row order, sequence by sequence.
 struct Shard {
-  std::vector<Run> runs;      // without empty ones; ordered by sequence
+  std::vector<Run> runs;  // without empty ones; ordered by sequence
   int64_t rows = 0;
-  int64_t batch = 1;          // local tensor is [batch, seq] rows; batch 1 unless all extents agree
+  int64_t batch = 1;  // local tensor is [batch, seq] rows; batch 1 unless all extents agree
 };
 
 class Partition {
@@ -56,7 +56,8 @@ class Partition {
   const Shard& q(int rank) const { return q_[static_cast<size_t>(rank)]; }
   const Shard& k(int rank) const { return k_[static_cast<size_t>(rank)]; }
 
-  /// Global row of each local row of q (k): the order in which a rank's tensor holds the global one.
+  /// Global row of each local row of q (k): the order in which a rank's tensor holds the global
+  /// one.
   std::vector<int64_t> q_indices(const Problem& problem, int rank) const;
   std::vector<int64_t> k_indices(const Problem& problem, int rank) const;
   /// Position inside its sequence of each local row of q (k); 0-based, padding counts on.

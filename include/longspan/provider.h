@@ -51,8 +51,8 @@ struct TileProblem {
   int64_t group_offset = 0;
   int64_t dim_qk = 0;
   int64_t dim_v = 0;
-  int64_t capacity_q = 0;  // rows of q
-  int64_t capacity_k = 0;  // rows of k of the largest part
+  int64_t capacity_q = 0;                          // rows of q
+  int64_t capacity_k = 0;                          // rows of k of the largest part
   std::map<std::string, std::string> not_offered;  // see Problem::not_offered
 
   bool operator==(const TileProblem&) const = default;
@@ -84,9 +84,9 @@ struct ForwardTiles {
 /// whole problem, so tiles may be computed anywhere in any grouping.
 struct BackwardTiles {
   TensorView q, k, v;
-  TensorView dout;   // [rows_q, heads_q, dim_v]
-  TensorView lse;    // [rows_q, heads_q, 1], accumulator(dtype)
-  TensorView delta;  // as lse
+  TensorView dout;        // [rows_q, heads_q, dim_v]
+  TensorView lse;         // [rows_q, heads_q, 1], accumulator(dtype)
+  TensorView delta;       // as lse
   TensorView dq, dk, dv;  // accumulator(dtype)
   std::span<const PlacedTile> tiles;
   double scale = 1;
@@ -118,8 +118,9 @@ class Provider {
 /// All providers, best first, the reference last.
 std::span<const Provider* const> providers();
 
-/// One tile call for front ends that drive the loop themselves: prepares (or takes from `provider`'s
-/// device) nothing beyond this call; allocates its scratch. FP32 (f64 for f64) carry and gradients.
+/// One tile call for front ends that drive the loop themselves: prepares (or takes from
+/// `provider`'s device) nothing beyond this call; allocates its scratch. FP32 (f64 for f64) carry
+/// and gradients.
 Status attend_tiles(const Provider& provider, const Device& device, const TileProblem& problem,
                     const ForwardTiles& tiles);
 Status attend_tiles(const Provider& provider, const Device& device, const TileProblem& problem,

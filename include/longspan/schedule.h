@@ -55,14 +55,14 @@ std::string_view name(Quantity quantity);  // "q", "k", ..., "lse", "dout", "del
 struct Buffer {
   Space space = Space::kWorkspace;
   Quantity quantity = Quantity::kQ;
-  std::string name;   // unique in the schedule
+  std::string name;  // unique in the schedule
   DType dtype = DType::kF32;
   int64_t rows = 0;
   int64_t heads = 0;
   int64_t dim = 0;
-  int64_t offset = 0;  // bytes into the workspace
-  int64_t head_begin = 0;   // first head held, of the problem's heads
-  std::vector<Run> runs;    // which tokens the rows hold; rows of no run hold nothing
+  int64_t offset = 0;      // bytes into the workspace
+  int64_t head_begin = 0;  // first head held, of the problem's heads
+  std::vector<Run> runs;   // which tokens the rows hold; rows of no run hold nothing
 
   int64_t bytes() const { return rows * heads * dim * size_of(dtype); }
 };
@@ -111,11 +111,11 @@ struct Part {
 struct Step {
   StepKind kind = StepKind::kFill;
   Lane lane = Lane::kCompute;
-  std::vector<StepId> after;      // earlier steps that must be done
-  std::vector<Part> parts;        // attend, attend_backward
-  BufferId q = kNone, o = kNone, lse = kNone;              // attend; o also delta
-  BufferId dout = kNone, delta = kNone, dq = kNone;        // backward, delta
-  std::vector<Copy> copies;       // pack, unpack, accumulate; delta: src o (and dout), dst delta
+  std::vector<StepId> after;                         // earlier steps that must be done
+  std::vector<Part> parts;                           // attend, attend_backward
+  BufferId q = kNone, o = kNone, lse = kNone;        // attend; o also delta
+  BufferId dout = kNone, delta = kNone, dq = kNone;  // backward, delta
+  std::vector<Copy> copies;  // pack, unpack, accumulate; delta: src o (and dout), dst delta
   std::vector<Fill> fills;
   std::vector<Message> messages;  // transfer steps
 };
@@ -125,7 +125,7 @@ struct Schedule {
   std::string strategy;
   int rank = 0;
   int ranks = 1;
-  TileProblem tiles;          // what a provider must offer for the attend steps
+  TileProblem tiles;  // what a provider must offer for the attend steps
   std::vector<Buffer> buffers;
   std::vector<Step> steps;
   int64_t workspace_bytes = 0;
@@ -143,7 +143,7 @@ struct Setting {
   Problem problem;
   Partition partition;
   Topology topology;
-  std::string forward;   // the strategies of both directions: what forward keeps depends on both
+  std::string forward;  // the strategies of both directions: what forward keeps depends on both
   std::string backward;
 };
 
@@ -174,12 +174,12 @@ std::string print(const Schedule& schedule);
 struct Rates {
   double forward_flops = 600e12;
   double backward_flops = 550e12;
-  double memory_bytes = 4.0e12;        // copies, fills, accumulation: bytes read plus written
-  double node_bytes = 330e9;           // between ranks of a node, one direction
-  double network_bytes = 50e9;         // between nodes, per rank
-  double node_latency = 11e-6;         // per message
+  double memory_bytes = 4.0e12;  // copies, fills, accumulation: bytes read plus written
+  double node_bytes = 330e9;     // between ranks of a node, one direction
+  double network_bytes = 50e9;   // between nodes, per rank
+  double node_latency = 11e-6;   // per message
   double network_latency = 20e-6;
-  double launch_seconds = 5e-6;        // per compute step
+  double launch_seconds = 5e-6;  // per compute step
 };
 
 /// From JSON with these field names; absent ones keep the default, unknown ones are an error.
@@ -196,9 +196,9 @@ struct Cost {
   double compute_seconds = 0;   // busy time of the compute lane
   double transfer_seconds = 0;  // sum over transfers
   int64_t bytes_sent = 0;
-  int64_t peak_bytes = 0;       // workspace, scratch, and saved buffers that are no alias
+  int64_t peak_bytes = 0;  // workspace, scratch, and saved buffers that are no alias
   double flops = 0;
-  std::vector<Span> spans;      // per step
+  std::vector<Span> spans;  // per step
 };
 
 /// Time, bytes and memory per rank, all ranks together: a transfer begins when both sides posted

@@ -94,7 +94,7 @@ using Status = Result<void>;
   LONGSPAN_TRY_INNER(LONGSPAN_CONCAT(result_, __LINE__), declaration, expression)
 
 /// Returns the error of a Status to the caller.
-#define LONGSPAN_CHECK_OK(expression)                                            \
-  do {                                                                           \
+#define LONGSPAN_CHECK_OK(expression)                                                  \
+  do {                                                                                 \
     if (auto status_ = (expression); !status_.ok()) return std::move(status_).error(); \
   } while (false)

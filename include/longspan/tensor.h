@@ -11,7 +11,7 @@ namespace longspan {
 
 enum class DType { kF64, kF32, kF16, kBF16 };
 
-std::string_view name(DType dtype);          // "f64", "f32", "f16", "bf16"
+std::string_view name(DType dtype);  // "f64", "f32", "f16", "bf16"
 Result<DType> parse_dtype(std::string_view text);
 inline constexpr int64_t size_of(DType dtype) {
   return dtype == DType::kF64 ? 8 : dtype == DType::kF32 ? 4 : 2;

@@ -239,7 +239,8 @@ class Tensors {
 
 }  // namespace
 
-Status bind(const Call& call, const ForwardOperands& x, const Saved& saved, Workspace workspace) {
+Status check_binding(const Call& call, const ForwardOperands& x, const Saved& saved,
+                     Workspace workspace) {
   const auto& prepared = static_cast<const PreparedCall&>(call);
   const Problem& p = call.problem();
   const Tensors t(prepared);
@@ -249,7 +250,8 @@ Status bind(const Call& call, const ForwardOperands& x, const Saved& saved, Work
   return check_all(prepared, Direction::kForward, tensors, saved, workspace);
 }
 
-Status bind(const Call& call, const BackwardOperands& x, const Saved& saved, Workspace workspace) {
+Status check_binding(const Call& call, const BackwardOperands& x, const Saved& saved,
+                     Workspace workspace) {
   const auto& prepared = static_cast<const PreparedCall&>(call);
   const Problem& p = call.problem();
   const Tensors t(prepared);

@@ -201,7 +201,7 @@ Status EngineImpl::run(const Call& call, Direction direction, const OperandViews
 Status EngineImpl::forward(const Call& call, const ForwardOperands& x, const Saved& saved,
                            Workspace workspace, Stream&) {
   LONGSPAN_CHECK_OK(broken_);
-  LONGSPAN_CHECK_OK(bind(call, x, saved, workspace));
+  LONGSPAN_CHECK_OK(check_binding(call, x, saved, workspace));
   OperandViews views;
   at(views, Quantity::kQ) = x.q;
   at(views, Quantity::kK) = x.k;
@@ -214,7 +214,7 @@ Status EngineImpl::forward(const Call& call, const ForwardOperands& x, const Sav
 Status EngineImpl::backward(const Call& call, const BackwardOperands& x, const Saved& saved,
                             Workspace workspace, Stream&) {
   LONGSPAN_CHECK_OK(broken_);
-  LONGSPAN_CHECK_OK(bind(call, x, saved, workspace));
+  LONGSPAN_CHECK_OK(check_binding(call, x, saved, workspace));
   OperandViews views;
   at(views, Quantity::kQ) = x.q;
   at(views, Quantity::kK) = x.k;

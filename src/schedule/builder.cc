@@ -1,6 +1,7 @@
 #include "schedule/builder.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace longspan {
@@ -66,24 +67,49 @@ void Builder::add_edge(Step& step, StepId earlier, StepId* arrival) {
   }
 }
 
+/// Makes `at` a border between segments.
+void Builder::split(Region& region, int64_t at) {
+  auto after = region.segments.upper_bound(at);
+  if (after == region.segments.begin()) return;
+  auto& [begin, segment] = *std::prev(after);
+  if (begin == at || segment.end <= at) return;
+  Segment rest = segment;
+  segment.end = at;
+  region.segments.emplace_hint(after, at, std::move(rest));
+}
+
 void Builder::access(Step& step, BufferId id, bool write, StepId* arrival) {
   if (id == kNone) return;
-  const RegionId region = region_of_[static_cast<size_t>(id)];
-  if (region == kNone) return;  // operands and saved buffers are touched by compute steps alone
-  const Buffer& buffer = schedule_.buffers[static_cast<size_t>(id)];
-  const Access now{buffer.offset, buffer.offset + buffer.bytes(), next_step(), write};
-  std::vector<Access>& accesses = regions_[static_cast<size_t>(region)].accesses;
-  for (const Access& earlier : accesses) {
-    const bool overlap = earlier.begin < now.end && now.begin < earlier.end;
-    if (overlap && (earlier.write || write) && earlier.step != now.step) {
-      add_edge(step, earlier.step, arrival);
+  const RegionId of = region_of_[static_cast<size_t>(id)];
+  if (of == kNone) return;  // operands and saved buffers are touched by compute steps alone
+  Region& region = regions_[static_cast<size_t>(of)];
+  const int64_t begin = buffer(id).offset;
+  const int64_t end = begin + buffer(id).bytes();
+  if (begin == end) return;
+  const StepId now = next_step();
+  split(region, begin);
+  split(region, end);
+  const auto first = region.segments.lower_bound(begin);
+  const auto last = region.segments.lower_bound(end);
+  for (auto at = first; at != last; ++at) {
+    Segment& segment = at->second;
+    if (segment.writer != kNone && segment.writer != now) add_edge(step, segment.writer, arrival);
+    if (!write) segment.readers.push_back(now);
+    for (const StepId reader : segment.readers) {
+      if (write && reader != now) add_edge(step, reader, arrival);
     }
   }
-  if (write) {  // what this write covers is ordered before it; later steps need not look behind it
-    std::erase_if(accesses,
-                  [&](const Access& a) { return now.begin <= a.begin && a.end <= now.end; });
+  if (write) {
+    region.segments.erase(first, last);
+    region.segments.emplace(begin, Segment{end, now, {}});
+    return;
   }
-  accesses.push_back(now);
+  for (int64_t from = begin; from < end;) {  // bytes read before anything wrote them
+    const auto next = region.segments.lower_bound(from);
+    const int64_t to = next == region.segments.end() ? end : std::min(end, next->first);
+    if (from < to) region.segments.emplace_hint(next, from, Segment{to, kNone, {now}});
+    from = next == region.segments.end() || next->first >= end ? end : next->second.end;
+  }
 }
 
 void Builder::push(Step step) {
@@ -118,7 +144,8 @@ void Builder::delta(BufferId o, BufferId dout, BufferId delta, std::vector<Copy>
 }
 
 void Builder::fill(std::vector<Fill> fills) {
-  std::erase_if(fills, [this](const Fill& f) { return f.rows == 0 || buffer(f.buffer).heads == 0; });
+  std::erase_if(fills,
+                [this](const Fill& f) { return f.rows == 0 || buffer(f.buffer).heads == 0; });
   if (fills.empty()) return;
   Step step{.kind = StepKind::kFill};
   for (const Fill& f : fills) access(step, f.buffer, true);

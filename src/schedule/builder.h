@@ -1,6 +1,7 @@
 // Emits a schedule step by step: places buffers, and orders steps by what they read and write.
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,9 +13,9 @@ namespace longspan {
 /// A part of the workspace that a strategy lays out itself. Its size is that of its largest fill.
 using RegionId = int32_t;
 
-/// `after` edges come from data: a step waits for every earlier transfer that touches the same bytes
-/// (unless both only read), and a transfer waits for such compute steps too. Strategies therefore
-/// list steps in the order in which one thread would run them and never name an edge.
+/// `after` edges come from data: a step waits for every earlier transfer that touches the same
+/// bytes (unless both only read), and a transfer waits for such compute steps too. Strategies
+/// therefore list steps in the order in which one thread would run them and never name an edge.
 class Builder {
  public:
   Builder(Direction direction, std::string_view strategy, int rank, int ranks);
@@ -44,18 +45,19 @@ class Builder {
   Schedule finish(TileProblem tiles) &&;
 
  private:
-  struct Access {
-    int64_t begin = 0;
+  /// Bytes with one history: who wrote them last, and who read them since.
+  struct Segment {
     int64_t end = 0;
-    StepId step = 0;
-    bool write = false;
+    StepId writer = kNone;
+    std::vector<StepId> readers;
   };
   struct Region {
     int64_t size = 0;
     int64_t next = 0;
-    std::vector<Access> accesses;
+    std::map<int64_t, Segment> segments;  // by first byte; bytes never touched are in none
   };
 
+  static void split(Region& region, int64_t at);
   void access(Step& step, BufferId buffer, bool write, StepId* arrival = nullptr);
   void add_edge(Step& step, StepId earlier, StepId* arrival);
   void push(Step step);

@@ -24,8 +24,10 @@ class Bind : public testing::Test {
     workspace_ = flight_.scratch();
   }
 
-  Status bind_forward() const { return bind(*flight_.call, forward_, saved_, workspace_); }
-  Status bind_backward() const { return bind(*flight_.call, backward_, saved_, workspace_); }
+  Status bind_forward() const { return check_binding(*flight_.call, forward_, saved_, workspace_); }
+  Status bind_backward() const {
+    return check_binding(*flight_.call, backward_, saved_, workspace_);
+  }
 
   tool::Inputs inputs_;
   Flight flight_;
