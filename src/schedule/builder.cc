@@ -11,8 +11,26 @@ int64_t align_up(int64_t value, int64_t alignment) {
   return (value + alignment - 1) / alignment * alignment;
 }
 
-void drop_empty(std::vector<Copy>& copies) {
+bool continues(const Copy& first, const Copy& next) {
+  return next.src == first.src && next.dst == first.dst && next.src_head == first.src_head &&
+         next.dst_head == first.dst_head && next.heads == first.heads && first.src_step == 1 &&
+         first.dst_step == 1 && next.src_step == 1 && next.dst_step == 1 &&
+         next.src_row == first.src_row + first.rows && next.dst_row == first.dst_row + first.rows;
+}
+
+/// Drops copies of nothing, and makes one of copies that continue each other: packed sequences lie
+/// one behind the other on both sides more often than not.
+void compact(std::vector<Copy>& copies) {
   std::erase_if(copies, [](const Copy& c) { return c.rows == 0 || c.heads == 0; });
+  size_t kept = 0;
+  for (size_t i = 0; i < copies.size(); ++i) {
+    if (kept > 0 && continues(copies[kept - 1], copies[i])) {
+      copies[kept - 1].rows += copies[i].rows;
+    } else {
+      copies[kept++] = copies[i];
+    }
+  }
+  copies.resize(kept);
 }
 
 }  // namespace
@@ -119,7 +137,7 @@ void Builder::push(Step step) {
 }
 
 void Builder::copy(StepKind kind, std::vector<Copy> copies) {
-  drop_empty(copies);
+  compact(copies);
   if (copies.empty()) return;
   Step step{.kind = kind};
   BufferId src = kNone;  // runs of copies share their buffers
@@ -133,7 +151,7 @@ void Builder::copy(StepKind kind, std::vector<Copy> copies) {
 }
 
 void Builder::delta(BufferId o, BufferId dout, BufferId delta, std::vector<Copy> rows) {
-  drop_empty(rows);
+  compact(rows);
   if (rows.empty()) return;
   Step step{.kind = StepKind::kDelta, .o = o, .dout = dout, .delta = delta};
   access(step, o, false);

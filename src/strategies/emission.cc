@@ -4,6 +4,25 @@
 #include "strategies/emit.h"
 
 namespace longspan {
+namespace {
+
+std::vector<MemberRows> member_rows(const Emission& e, SideOf side) {
+  std::vector<MemberRows> members;
+  if (e.arrangement.ways == 1) return members;
+  for (int m = 0; m < e.arrangement.ways; ++m) {
+    const Partition& partition = e.setting.partition;
+    const int rank = e.member_rank(m);
+    MemberRows member{.compact = compacted(valid_rows(side == SideOf::kQuery ? partition.q(rank)
+                                                                             : partition.k(rank)))};
+    for (const Run& run : member.compact.runs) {
+      member.places.push_back(locate(side == SideOf::kQuery ? e.q : e.k, run));
+    }
+    members.push_back(std::move(member));
+  }
+  return members;
+}
+
+}  // namespace
 
 bool is_key_side(Quantity quantity) {
   return quantity == Quantity::kK || quantity == Quantity::kV || quantity == Quantity::kDk ||
@@ -23,6 +42,8 @@ Emission::Emission(const Setting& s, Direction d, int r, std::string_view strate
       own_k(valid_rows(s.partition.k(r))),
       q(group_rows(SideOf::kQuery, group)),
       k(group_rows(SideOf::kKey, group)),
+      q_members(member_rows(*this, SideOf::kQuery)),
+      k_members(member_rows(*this, SideOf::kKey)),
       builder(d, strategy, r, a.ways * a.rings),
       send(builder.region()),
       recv(builder.region()) {}

@@ -28,6 +28,12 @@ Schedule emit(const Setting& setting, Direction direction, int rank, std::string
 /// Tags keep the exchanges of a call apart; inside one, messages match in order.
 enum Tag : uint32_t { kToHeads = 1, kFromHeads = 2, kKeysValues = 3, kPartialGradients = 4 };
 
+/// One group member's valid tokens of one side.
+struct MemberRows {
+  Rows compact;               // without gaps, as they travel
+  std::vector<Place> places;  // of each run in head layout
+};
+
 /// The state of one emission.
 struct Emission {
   Emission(const Setting& setting, Direction direction, int rank, std::string_view strategy,
@@ -53,6 +59,7 @@ struct Emission {
   HeadShare share;
   Rows own_q, own_k;  // valid rows of this rank's tensors
   Rows q, k;          // rows that attend works on: the own ones, or all of the group's
+  std::vector<MemberRows> q_members, k_members;  // of the group; empty when ways is 1
   Builder builder;
   RegionId send, recv;  // of both head exchanges: the way back reuses the buffers of the way in
 };

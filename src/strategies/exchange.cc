@@ -18,31 +18,42 @@ const Rows& own_rows(const Emission& e, Quantity quantity) {
   return is_key_side(quantity) ? e.own_k : e.own_q;
 }
 
-const Rows& head_rows(const Emission& e, Quantity quantity) {
-  return is_key_side(quantity) ? e.k : e.q;
-}
-
-Rows rows_of_rank(const Emission& e, Quantity quantity, int rank) {
-  const Partition& partition = e.setting.partition;
-  return valid_rows(is_key_side(quantity) ? partition.k(rank) : partition.q(rank));
+const MemberRows& member_rows(const Emission& e, Quantity quantity, int member) {
+  return (is_key_side(quantity) ? e.k_members : e.q_members)[static_cast<size_t>(member)];
 }
 
 HeadShare share_of(const Emission& e, int member) {
   return head_share(e.problem, e.arrangement.ways, member);
 }
 
-/// Rows of one rank between its own tensor (or a message) and head layout.
-std::vector<Copy> regroup(const Rows& sequence_rows, const Rows& head_layout, Copy prototype,
-                          bool to_heads) {
-  std::vector<Copy> copies;
-  for (const Run& run : sequence_rows.runs) {
-    const Place place = locate(head_layout, run);
-    Copy copy = prototype;
-    copy.rows = run.valid;
-    (to_heads ? copy.src_row : copy.dst_row) = run.row;
-    (to_heads ? copy.dst_row : copy.src_row) = place.row;
-    (to_heads ? copy.dst_step : copy.src_step) = place.step;
-    copies.push_back(copy);
+/// From the rows of one member, in its own tensor or in a message, to their places in head layout.
+std::vector<Copy> to_places(const Rows& rows, const std::vector<Place>& places, Copy prototype) {
+  std::vector<Copy> copies(places.size(), prototype);
+  for (size_t i = 0; i < places.size(); ++i) {
+    copies[i].rows = rows.runs[i].valid;
+    copies[i].src_row = rows.runs[i].row;
+    copies[i].dst_row = places[i].row;
+    copies[i].dst_step = places[i].step;
+  }
+  return copies;
+}
+
+std::vector<Copy> from_places(const std::vector<Place>& places, const Rows& rows, Copy prototype) {
+  std::vector<Copy> copies = to_places(rows, places, prototype);
+  for (Copy& copy : copies) {
+    std::swap(copy.src_row, copy.dst_row);
+    std::swap(copy.src_step, copy.dst_step);
+  }
+  return copies;
+}
+
+/// Between two numberings of the same runs.
+std::vector<Copy> renumber(const Rows& from, const Rows& to, Copy prototype) {
+  std::vector<Copy> copies(from.runs.size(), prototype);
+  for (size_t i = 0; i < copies.size(); ++i) {
+    copies[i].rows = from.runs[i].valid;
+    copies[i].src_row = from.runs[i].row;
+    copies[i].dst_row = to.runs[i].row;
   }
   return copies;
 }
@@ -93,7 +104,8 @@ struct Exchange {
 /// dk or dv of shared key heads: every member's part is added in order of members.
 void add_up(Emission& e, const Move& move, const std::vector<BufferId>& received) {
   const Quantity quantity = e.builder.buffer(move.to).quantity;
-  const Rows compact = compacted(e.own_k);
+  const MemberRows& own = e.k_members[static_cast<size_t>(e.member)];
+  const Rows& compact = own.compact;
   const BufferId sum = e.workspace({.quantity = quantity,
                                     .name = fmt::format("{}_owner", name(quantity)),
                                     .dtype = accumulator(e.problem.dtype),
@@ -109,19 +121,13 @@ void add_up(Emission& e, const Move& move, const std::vector<BufferId>& received
                          .dst_head = share.kv_begin,
                          .heads = share.kv_heads()};
     if (prototype.src == kNone || prototype.heads == 0) continue;
-    append(additions, regroup(compact, m == e.member ? e.k : compact, prototype, false));
+    append(additions, m == e.member ? from_places(own.places, compact, prototype)
+                                    : renumber(compact, compact, prototype));
   }
   e.builder.fill({{sum, 0, compact.rows}});
   e.builder.copy(StepKind::kAccumulate, std::move(additions));
-  std::vector<Copy> home;
-  for (size_t i = 0; i < compact.runs.size(); ++i) {
-    home.push_back({.src = sum,
-                    .dst = move.to,
-                    .src_row = compact.runs[i].row,
-                    .dst_row = e.own_k.runs[i].row,
-                    .rows = compact.runs[i].valid,
-                    .heads = e.problem.heads_kv});
-  }
+  std::vector<Copy> home =
+      renumber(compact, e.own_k, {.src = sum, .dst = move.to, .heads = e.problem.heads_kv});
   e.builder.copy(StepKind::kUnpack, std::move(home));
 }
 
@@ -135,24 +141,24 @@ void to_heads_of(Emission& e, const std::vector<Move>& moves, int m, Exchange& x
     const auto theirs = heads_of(share_of(e, m), quantity);
     const auto mine = heads_of(e.share, quantity);
     const Rows& rows = own_rows(e, quantity);
+    const auto& [compact, own_places] = member_rows(e, quantity, e.member);
     Copy copy{.src = from, .src_head = theirs.first, .heads = theirs.second - theirs.first};
     if (m == e.member) {
       copy.dst = to;
-      append(x.own, regroup(rows, head_rows(e, quantity), copy, true));
+      append(x.own, to_places(rows, own_places, copy));
       continue;
     }
-    const Rows compact = compacted(rows);
     copy.dst = place_field(e, e.send, quantity, dtype, compact, theirs, "to", peer);
     if (copy.dst != kNone) {
-      append(x.pack, regroup(rows, compact, copy, true));
+      append(x.pack, renumber(rows, compact, copy));
       sent.push_back(copy.dst);
     }
-    const Rows incoming = compacted(rows_of_rank(e, quantity, peer));
+    const auto& [incoming, places] = member_rows(e, quantity, m);
     const BufferId in = place_field(e, e.recv, quantity, dtype, incoming, mine, "from", peer);
     if (in == kNone) continue;
     received.push_back(in);
-    append(x.unpack, regroup(incoming, head_rows(e, quantity),
-                             {.src = in, .dst = to, .heads = mine.second - mine.first}, true));
+    append(x.unpack,
+           to_places(incoming, places, {.src = in, .dst = to, .heads = mine.second - mine.first}));
   }
   if (m != e.member) x.add(peer, kToHeads, std::move(sent), std::move(received));
 }
@@ -171,26 +177,26 @@ std::vector<BufferId> from_heads_of(Emission& e, const std::vector<Move>& moves,
     const auto theirs = heads_of(share_of(e, m), quantity);
     const auto mine = heads_of(e.share, quantity);
     const Rows& rows = own_rows(e, quantity);
+    const auto& [compact, own_places] = member_rows(e, quantity, e.member);
     Copy home{.dst = to, .dst_head = theirs.first, .heads = theirs.second - theirs.first};
     if (m == e.member) {
       home.src = from;
-      if (!partial) append(x.own, regroup(rows, head_rows(e, quantity), home, false));
+      if (!partial) append(x.own, from_places(own_places, rows, home));
       continue;
     }
-    const Rows outgoing = compacted(rows_of_rank(e, quantity, peer));
+    const auto& [outgoing, places] = member_rows(e, quantity, m);
     const BufferId out = place_field(e, e.send, quantity, wire, outgoing, mine, "home", peer);
     if (out != kNone) {
       sent.push_back(out);
-      append(x.pack, regroup(outgoing, head_rows(e, quantity),
-                             {.src = from, .dst = out, .heads = mine.second - mine.first}, false));
+      append(x.pack, from_places(places, outgoing,
+                                 {.src = from, .dst = out, .heads = mine.second - mine.first}));
     }
-    const Rows compact = compacted(rows);
     home.src = place_field(e, e.recv, quantity, wire, compact, theirs, "result", peer);
     if (home.src == kNone) continue;
     received.push_back(home.src);
     by_move[i] = home.src;
     if (partial) continue;
-    append(x.unpack, regroup(rows, compact, home, false));
+    append(x.unpack, renumber(compact, rows, home));
   }
   if (m != e.member) x.add(peer, kFromHeads, std::move(sent), std::move(received));
   return by_move;
