@@ -1,12 +1,12 @@
 /* The C interface, from C: two ranks as threads against attention by its definition, and what bad
  * arguments answer. Prints what failed; the exit code is the number of failures. */
+#include "longspan/c_api.h"
+
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "longspan/c_api.h"
 
 enum { kRanks = 2, kTokens = 11, kHeads = 2, kDim = 4, kElements = kTokens * kHeads * kDim };
 
@@ -82,8 +82,8 @@ static Whole* make_whole(void) {
 }
 
 static longspan_tensor view(float* data, int64_t rows, int64_t dim) {
-  longspan_tensor t = {data, LONGSPAN_F32, 1, rows, kHeads, dim, rows * kHeads * dim, kHeads * dim,
-                       dim};
+  longspan_tensor t = {data,         LONGSPAN_F32, 1, rows, kHeads, dim, rows * kHeads * dim,
+                       kHeads * dim, dim};
   return t;
 }
 
@@ -208,8 +208,8 @@ static void test_ranks(const Whole* whole, longspan_device* device, const char* 
          "communicators");
   Rank ranks[kRanks];
   for (int r = 0; r < kRanks; ++r) {
-    ranks[r] = (Rank){.whole = whole, .communicator = communicators[r], .device = device,
-                      .strategy = strategy};
+    ranks[r] = (Rank){
+        .whole = whole, .communicator = communicators[r], .device = device, .strategy = strategy};
     pthread_create(&ranks[r].thread, NULL, run_rank, &ranks[r]);
   }
   for (int r = 0; r < kRanks; ++r) pthread_join(ranks[r].thread, NULL);

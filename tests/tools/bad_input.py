@@ -10,7 +10,11 @@ TEXTS = [
     ("dtype=f32 heads=4 dim=8 lengths=16", "heads=4", "allowed"),
     ("dtype=f32 heads=0/0 dim=8 lengths=16", "heads=0/0", "allowed"),
     ("dtype=f32 heads=4/2 dim=8 lengths=-3", "lengths=-3", "allowed"),
-    ("dtype=f32 heads=4/2 dim=8 lengths=99999999999999999999", "lengths=99999999999999999999", "allowed"),
+    (
+        "dtype=f32 heads=4/2 dim=8 lengths=99999999999999999999",
+        "lengths=99999999999999999999",
+        "allowed",
+    ),
     ("dtype=f32 heads=4/2 dim=8 lengths=2147483648,1", "2147483649", "2147483648"),
     ("dtype=f32 heads=4/2 dim=8 lengths=4,x", "lengths=4,x", "allowed"),
     ("dtype=f32 heads=4/2 dim=577 lengths=16", "dim=577", "1..576"),
@@ -43,11 +47,19 @@ FLAGS = [
     (["run", "--communicator", "pigeon", "--problem", PROBLEM], "pigeon", "threads"),
     (["run", "--check", "twice", "--problem", PROBLEM], "twice", "fp64"),
     (["run", "--rates", "missing.json", "--problem", PROBLEM], "missing.json", "cannot be read"),
-    (["run", "--output", "no/such/folder/x", "--problem", PROBLEM], "no/such/folder/x", "cannot write"),
+    (
+        ["run", "--output", "no/such/folder/x", "--problem", PROBLEM],
+        "no/such/folder/x",
+        "cannot write",
+    ),
     (["run", "--output", ".", "--problem", PROBLEM], "cannot write '.'", "directory"),
     (["run", "--input", "missing.safetensors"], "missing.safetensors", "cannot be opened"),
     (["run", "--fail-rank", "3", "--problem", PROBLEM], "--fail-rank 3", "1 ranks"),
-    (["schedule", "--plot", "no/such/folder/x", "--problem", PROBLEM], "no/such/folder/x", "cannot write"),
+    (
+        ["schedule", "--plot", "no/such/folder/x", "--problem", PROBLEM],
+        "no/such/folder/x",
+        "cannot write",
+    ),
     (["schedule", "--ranks", "2", "--rank", "2", "--problem", PROBLEM], "--rank 2", "0 to 1"),
 ]
 
@@ -65,7 +77,14 @@ def flags(tool):
 
 
 def keys_of_later(tool):
-    for key in ("window=3,0", "softcap=5", "alibi=default", "sink=off_by_one", "dropout=0.1", "page=16"):
+    for key in (
+        "window=3,0",
+        "softcap=5",
+        "alibi=default",
+        "sink=off_by_one",
+        "dropout=0.1",
+        "page=16",
+    ):
         arguments = ["run", "--problem", f"{PROBLEM} {key}"]
         tool.expect_refused(arguments, key.split("=")[0], status="declined")
         report = tool(*arguments, "--json", "-").json
@@ -81,8 +100,11 @@ def routing_declines(tool):
     tool.expect(report["forward"]["provider"] == "cpu/reference", str(report["forward"]))
     off = [decline for decline in report["declines"] if decline["code"] == "off"]
     tool.expect({decline["direction"] for decline in off} == {"forward", "backward"}, str(off))
-    tool.expect_refused(["run", "--problem", text, "--ranks", 2, "--forward", "head_parallel"],
-                        "head_parallel", status="declined")
+    tool.expect_refused(
+        ["run", "--problem", text, "--ranks", 2, "--forward", "head_parallel"],
+        "head_parallel",
+        status="declined",
+    )
 
 
 def unwritable_json(tool):
@@ -91,11 +113,17 @@ def unwritable_json(tool):
 
 
 def rates_files(tool):
-    for content, part in (("{", "JSON"), ('{"speed": 1}', "speed"), ('{"node_bytes": "fast"}', "node_bytes"),
-                          ('{"node_bytes": -1}', "node_bytes")):
+    for content, part in (
+        ("{", "JSON"),
+        ('{"speed": 1}', "speed"),
+        ('{"node_bytes": "fast"}', "node_bytes"),
+        ('{"node_bytes": -1}', "node_bytes"),
+    ):
         with open(tool.path("rates.json"), "w") as file:
             file.write(content)
-        tool.expect_refused(["simulate", "--rates", "rates.json", "--problem", PROBLEM], "rates.json", part)
+        tool.expect_refused(
+            ["simulate", "--rates", "rates.json", "--problem", PROBLEM], "rates.json", part
+        )
 
 
 def cases():

@@ -26,21 +26,38 @@ def refuse(tool, tensors, *parts, metadata=None, problem=None, status="error"):
 
 def cumulative_lengths(tool):
     cu = files.integers
-    refuse(tool, inputs(cu_seqlens_q=cu([0, 7, 5, 10])), "cu_seqlens_q must not decrease", "entry 2 is 5 after 7")
+    refuse(
+        tool,
+        inputs(cu_seqlens_q=cu([0, 7, 5, 10])),
+        "cu_seqlens_q must not decrease",
+        "entry 2 is 5 after 7",
+    )
     refuse(tool, inputs(cu_seqlens_q=cu([1, 10])), "cu_seqlens_q[0] is 1")
     refuse(tool, inputs(cu_seqlens_q=cu([0, -4, 10])), "cu_seqlens_q must not decrease")
     refuse(tool, inputs(cu_seqlens_q=cu([0, 12])), "need 12 rows", "'q' has only 10")
     refuse(tool, inputs(cu_seqlens_k=cu([0, 12])), "need 12 rows", "'k' has only 10")
     refuse(tool, inputs(cu_seqlens_q=cu([0])), "cu_seqlens_q has 1 entries")
     refuse(tool, inputs(cu_seqlens_q=cu([0, 4, 10])), "kv_")  # one key sequence, two of queries
-    refuse(tool, inputs(cu_seqlens_q=files.tensor("F32", [2])), "'cu_seqlens_q' is F32", "I32 or I64")
+    refuse(
+        tool, inputs(cu_seqlens_q=files.tensor("F32", [2])), "'cu_seqlens_q' is F32", "I32 or I64"
+    )
     refuse(tool, inputs(cu_seqlens_q=files.tensor("I32", [2, 1])), "one dimension")
     big = files.tensor("I64", [2], struct.pack("<2q", 0, 1 << 62))
     refuse(tool, inputs(cu_seqlens_q=big), "cu_seqlens_q[1]")
     refuse(tool, inputs(cu_seqlens_q_padded=cu([0, 10])), "needs cu_seqlens_q beside it")
-    refuse(tool, inputs(cu_seqlens_q=cu([0, 10]), cu_seqlens_q_padded=cu([0, 5, 10])), "both need one entry per sequence")
-    refuse(tool, inputs(cu_seqlens_q=cu([0, 6, 10]), cu_seqlens_q_padded=cu([0, 5, 10])), "length 6 but only 5 rows")
-    refuse(tool, inputs(cu_seqlens_q=cu([0, 4, 8]), cu_seqlens_q_padded=cu([0, 5, 11])), "need 11 rows")
+    refuse(
+        tool,
+        inputs(cu_seqlens_q=cu([0, 10]), cu_seqlens_q_padded=cu([0, 5, 10])),
+        "both need one entry per sequence",
+    )
+    refuse(
+        tool,
+        inputs(cu_seqlens_q=cu([0, 6, 10]), cu_seqlens_q_padded=cu([0, 5, 10])),
+        "length 6 but only 5 rows",
+    )
+    refuse(
+        tool, inputs(cu_seqlens_q=cu([0, 4, 8]), cu_seqlens_q_padded=cu([0, 5, 11])), "need 11 rows"
+    )
 
 
 def wrong_tensors(tool):
@@ -49,10 +66,17 @@ def wrong_tensors(tool):
     refuse(tool, inputs(k=files.tensor("F32", [8, 1, 4])), "'v' has 1 batch x 10 seq")
     refuse(tool, inputs(dout=files.tensor("F32", [9, 2, 4])), "'dout' has 1 batch x 9 seq")
     refuse(tool, inputs(k=files.tensor("F32", [10, 1, 8])), "'k'", "dim of 'q'")
-    refuse(tool, inputs(k=files.tensor("F32", [1, 10, 1, 4])), "'k' has shape [1, 10, 1, 4]", "as many dimensions")
+    refuse(
+        tool,
+        inputs(k=files.tensor("F32", [1, 10, 1, 4])),
+        "'k' has shape [1, 10, 1, 4]",
+        "as many dimensions",
+    )
     refuse(tool, inputs(heads=3, kv_heads=2), "heads=3/2", "multiple")
     refuse(tool, inputs(dim=600), "600")
-    refuse(tool, inputs(weights=files.tensor("F32", [1])), "unknown tensor 'weights'", "cu_seqlens_q")
+    refuse(
+        tool, inputs(weights=files.tensor("F32", [1])), "unknown tensor 'weights'", "cu_seqlens_q"
+    )
     refuse(tool, inputs(sink=files.tensor("F32", [2])), "'sink'", status="declined")
     missing = inputs()
     del missing["v"]
@@ -79,8 +103,13 @@ def contradictions(tool):
     refuse(tool, batch, "layout=thd contradicts", problem="layout=thd")
     refuse(tool, batch, "lengths=3,3", "padded=6,6", problem="lengths=3,3")
     refuse(tool, batch, "lengths has 3 sequences", "batch 2", problem="lengths=6,6,6")
-    refuse(tool, dict(batch, cu_seqlens_q=files.integers([0, 12])), "cu_seqlens_q has 1 sequences", "batch 2")
-    refuse(tool, inputs(), "unknown key \"colour\"", metadata={"problem": "colour=red"})
+    refuse(
+        tool,
+        dict(batch, cu_seqlens_q=files.integers([0, 12])),
+        "cu_seqlens_q has 1 sequences",
+        "batch 2",
+    )
+    refuse(tool, inputs(), 'unknown key "colour"', metadata={"problem": "colour=red"})
     refuse(tool, inputs(), "metadata seed 'x'", metadata={"seed": "x"})
 
 
@@ -109,8 +138,10 @@ def broken_headers(tool):
     refuse_bytes(tool, struct.pack("<Q", len(bomb)) + bomb, "must be a JSON object")
     header = b'{"q":{"dtype":"F32","shape":[1099511627776,1099511627776,4],"data_offsets":[0,16]}}'
     refuse_bytes(tool, struct.pack("<Q", len(header)) + header + bytes(16), "more than 2^63 bytes")
-    overlap = (b'{"q":{"dtype":"F32","shape":[1,1,2],"data_offsets":[0,8]},'
-               b'"k":{"dtype":"F32","shape":[1,1,2],"data_offsets":[4,12]}}')
+    overlap = (
+        b'{"q":{"dtype":"F32","shape":[1,1,2],"data_offsets":[0,8]},'
+        b'"k":{"dtype":"F32","shape":[1,1,2],"data_offsets":[4,12]}}'
+    )
     refuse_bytes(tool, struct.pack("<Q", len(overlap)) + overlap + bytes(12), "overlap")
 
 
@@ -152,5 +183,12 @@ def not_files(tool):
 
 
 def cases():
-    return [cumulative_lengths, wrong_tensors, contradictions, broken_headers, random_damage, non_finite_values,
-            not_files]
+    return [
+        cumulative_lengths,
+        wrong_tensors,
+        contradictions,
+        broken_headers,
+        random_damage,
+        non_finite_values,
+        not_files,
+    ]

@@ -10,19 +10,33 @@ from results import PACKED
 TWO_PROBLEMS = ("dtype=f32 heads=4/2 dim=16 lengths=40", "dtype=f32 heads=4/2 dim=16 lengths=41")
 
 
-
-
 def launcher(count):
     """Also as root, and with more ranks than cores."""
-    return ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", str(count)]
+    return [
+        "mpirun",
+        "--allow-run-as-root",
+        "--oversubscribe",
+        "--bind-to",
+        "none",
+        "-n",
+        str(count),
+    ]
 
 
 def same_as_threads(tool):
     for text in (PACKED, "dtype=bf16 heads=2/1 dim=32 lengths=133,133 mask=causal layout=sbhd"):
         arguments = ["run", "--problem", text, "--forward", "ring", "--backward", "ring"]
         tool.expect_pass([*arguments, "--ranks", 3, "--output", "threads.safetensors"])
-        run = tool(*arguments, "--communicator", "mpi", "--json", "-", "--output", "mpi.safetensors",
-                   launcher=launcher(3))
+        run = tool(
+            *arguments,
+            "--communicator",
+            "mpi",
+            "--json",
+            "-",
+            "--output",
+            "mpi.safetensors",
+            launcher=launcher(3),
+        )
         tool.expect(run.code == 0, f"exit code {run.code}: {run.err}")
         tool.expect(run.json["ranks"] == 3 and run.json["communicator"] == "mpi", run.out)
         tool.expect(len(run.json["bytes_sent"]["forward"]) == 3, run.out)
@@ -32,15 +46,43 @@ def same_as_threads(tool):
 
 
 def refusals(tool):
-    run = tool("run", "--problem", PACKED, "--communicator", "mpi", "--ranks", 3, "--json", "-",
-               launcher=launcher(2))
+    run = tool(
+        "run",
+        "--problem",
+        PACKED,
+        "--communicator",
+        "mpi",
+        "--ranks",
+        3,
+        "--json",
+        "-",
+        launcher=launcher(2),
+    )
     tool.expect(run.code == 2, f"exit code {run.code}: {run.err}")
     tool.expect("--ranks 3: MPI started 2 processes" in run.json["message"], run.out)
-    run = tool("run", "--problem", PACKED, "--communicator", "mpi", "--speed", 3, "--json", "-",
-               launcher=launcher(2))
+    run = tool(
+        "run",
+        "--problem",
+        PACKED,
+        "--communicator",
+        "mpi",
+        "--speed",
+        3,
+        "--json",
+        "-",
+        launcher=launcher(2),
+    )
     tool.expect(run.code == 2 and run.json["status"] == "error", run.out)
-    run = tool("run", "--problem", PACKED + " softcap=3", "--communicator", "mpi", "--json", "-",
-               launcher=launcher(2))
+    run = tool(
+        "run",
+        "--problem",
+        PACKED + " softcap=3",
+        "--communicator",
+        "mpi",
+        "--json",
+        "-",
+        launcher=launcher(2),
+    )
     tool.expect(run.code == 2 and run.json["status"] == "declined", run.out)
 
 
@@ -56,9 +98,23 @@ def different_problems(tool):
 def killed_rank(tool):
     """A rank that dies takes the run down with peer_lost on all others, not with a hang. mpirun
     lets them live on with --enable-recovery, and then ends with status 0 whatever they return."""
-    run = tool("run", "--problem", PACKED, "--communicator", "mpi", "--fail-rank", 1, "--deadline", 5,
-               "--output", "lost.safetensors", "--json", "lost.json",
-               launcher=[*launcher(3), "--enable-recovery"], timeout=60)
+    run = tool(
+        "run",
+        "--problem",
+        PACKED,
+        "--communicator",
+        "mpi",
+        "--fail-rank",
+        1,
+        "--deadline",
+        5,
+        "--output",
+        "lost.safetensors",
+        "--json",
+        "lost.json",
+        launcher=[*launcher(3), "--enable-recovery"],
+        timeout=60,
+    )
     for rank in (0, 2):
         tool.expect(f"longspan: rank {rank}: peer_lost" in run.err, run.err)
     with open(tool.path("lost.json")) as file:
@@ -70,8 +126,10 @@ def killed_rank(tool):
 
 def cases():
     if shutil.which("mpirun") is None:
+
         def mpirun_is_missing(tool):
             run = tool("run", "--problem", PACKED, "--communicator", "mpi")
             tool.expect(run.code in (0, 2), run.err)
+
         return [mpirun_is_missing]
     return [same_as_threads, refusals, different_problems, killed_rank]

@@ -12,8 +12,20 @@ RESULTS = ("o", "lse", "dq", "dk", "dv")
 
 def report_shape(tool):
     report = tool.expect_pass(["run", "--problem", PACKED, "--ranks", 3])
-    for key in ("status", "problem", "ranks", "version", "message", "forward", "backward", "tensors",
-                "bytes_sent", "peak_bytes", "seconds", "declines"):
+    for key in (
+        "status",
+        "problem",
+        "ranks",
+        "version",
+        "message",
+        "forward",
+        "backward",
+        "tensors",
+        "bytes_sent",
+        "peak_bytes",
+        "seconds",
+        "declines",
+    ):
         tool.expect(key in report, f"{key} is missing")
     for direction in ("forward", "backward"):
         for key in ("strategy", "provider", "partition"):
@@ -46,16 +58,23 @@ def same_results(tool, first, second):
 
 def round_trips(tool):
     """What --output writes, --input reads: the same problem, the same bits."""
-    for text in (PACKED + " padded=64,0,16,2 tokens=90 scale=0.5",
-                 "dtype=f16 heads=2/2 dim=32 dim_v=24 lengths=90,90 kv_lengths=70,120 kv_padded=120,120 "
-                 "mask=bottom_right layout=sbhd",
-                 "dtype=bf16 heads=3/1 dim=24 lengths=110,70 padded=120,120 layout=bshd kv_padded=110,110",
-                 "dtype=f64 heads=1/1 dim=3 lengths=9 mask=causal layout=thd"):
+    for text in (
+        PACKED + " padded=64,0,16,2 tokens=90 scale=0.5",
+        "dtype=f16 heads=2/2 dim=32 dim_v=24 lengths=90,90 kv_lengths=70,120 kv_padded=120,120 "
+        "mask=bottom_right layout=sbhd",
+        "dtype=bf16 heads=3/1 dim=24 lengths=110,70 padded=120,120 layout=bshd kv_padded=110,110",
+        "dtype=f64 heads=1/1 dim=3 lengths=9 mask=causal layout=thd",
+    ):
         arguments = ["--ranks", 2, "--partition", "contiguous", "--seed", 11]
-        first = tool.expect_pass(["run", "--problem", text, *arguments, "--output", "one.safetensors"])
-        second = tool.expect_pass(["run", "--input", "one.safetensors", *arguments[:-2],
-                                   "--output", "two.safetensors"])
-        tool.expect(first["problem"] == second["problem"], f"{first['problem']} / {second['problem']}")
+        first = tool.expect_pass(
+            ["run", "--problem", text, *arguments, "--output", "one.safetensors"]
+        )
+        second = tool.expect_pass(
+            ["run", "--input", "one.safetensors", *arguments[:-2], "--output", "two.safetensors"]
+        )
+        tool.expect(
+            first["problem"] == second["problem"], f"{first['problem']} / {second['problem']}"
+        )
         tool.expect(second["seed"] == 11, f"seed {second['seed']}")
         tool.expect(any("not used" in note for note in second["notes"]), str(second["notes"]))
         same_results(tool, "one.safetensors", "two.safetensors")
@@ -68,7 +87,9 @@ def output_contents(tool):
     text = "dtype=f32 heads=2/1 dim=4 lengths=3,2 padded=4,4 kv_padded=3,2 tokens=9"
     tool.expect_pass(["run", "--problem", text, "--output", "out.safetensors", "--seed", 2])
     tensors, metadata = files.read(tool.path("out.safetensors"))
-    tool.expect(metadata["seed"] == "2" and metadata["problem"].startswith("dtype=f32"), str(metadata))
+    tool.expect(
+        metadata["seed"] == "2" and metadata["problem"].startswith("dtype=f32"), str(metadata)
+    )
     tool.expect("longspan" in metadata, str(metadata))
     tool.expect(tensors["o"][:2] == ("F32", [9, 2, 4]), str(tensors["o"][:2]))
     tool.expect(tensors["lse"][:2] == ("F32", [9, 2]), str(tensors["lse"][:2]))
@@ -97,26 +118,49 @@ def missing_dout(tool):
     tensors, metadata = files.read(tool.path("full.safetensors"))
     kept = {name: tensors[name] for name in ("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k")}
     files.write(tool.path("some.safetensors"), kept, {"problem": "mask=causal", "seed": "4"})
-    report = tool.expect_pass(["run", "--input", "some.safetensors", "--output", "again.safetensors"])
+    report = tool.expect_pass(
+        ["run", "--input", "some.safetensors", "--output", "again.safetensors"]
+    )
     tool.expect(any("no dout" in note for note in report["notes"]), str(report["notes"]))
     same_results(tool, "full.safetensors", "again.safetensors")
 
 
 def strategies(tool):
-    for forward, backward in (("ring", "ring"), ("all_gather", "all_gather"), ("all_to_all", "all_to_all"),
-                              ("ring", "head_parallel"), ("all_to_all", "head_parallel")):
-        report = tool.expect_pass(["run", "--problem", PACKED, "--ranks", 3, "--forward", forward,
-                                   "--backward", backward])
+    for forward, backward in (
+        ("ring", "ring"),
+        ("all_gather", "all_gather"),
+        ("all_to_all", "all_to_all"),
+        ("ring", "head_parallel"),
+        ("all_to_all", "head_parallel"),
+    ):
+        report = tool.expect_pass(
+            ["run", "--problem", PACKED, "--ranks", 3, "--forward", forward, "--backward", backward]
+        )
         tool.expect(report["forward"]["strategy"] == forward, str(report["forward"]))
         tool.expect(report["backward"]["strategy"] == backward, str(report["backward"]))
-    report = tool.expect_pass(["run", "--problem", PACKED, "--ranks", 4, "--nodes", 2, "--forward", "hybrid",
-                               "--backward", "hybrid"])
+    report = tool.expect_pass(
+        [
+            "run",
+            "--problem",
+            PACKED,
+            "--ranks",
+            4,
+            "--nodes",
+            2,
+            "--forward",
+            "hybrid",
+            "--backward",
+            "hybrid",
+        ]
+    )
     tool.expect(report["nodes"] == 2, str(report["nodes"]))
 
 
 def partitions(tool):
     for partition in ("contiguous", "zigzag", "striped", "balanced"):
-        report = tool.expect_pass(["run", "--problem", PACKED, "--ranks", 3, "--partition", partition])
+        report = tool.expect_pass(
+            ["run", "--problem", PACKED, "--ranks", 3, "--partition", partition]
+        )
         tool.expect(report["forward"]["partition"] == partition, str(report["forward"]))
 
 
@@ -129,16 +173,42 @@ def sixteen_bits(tool):
         for name in ("o", "dq", "dk", "dv"):
             tool.expect(f"{name} vs one rank" in names, f"{dtype}: {names}")
         alone = tool.expect_pass(["run", "--problem", text])
-        tool.expect(not any("one rank" in check["name"] for check in alone["checks"]), str(alone["checks"]))
+        tool.expect(
+            not any("one rank" in check["name"] for check in alone["checks"]), str(alone["checks"])
+        )
 
 
 def repeats_and_threads(tool):
-    report = tool.expect_pass(["run", "--problem", PACKED, "--ranks", 2, "--repeat", 3, "--threads", 1,
-                               "--output", "one_thread.safetensors"])
+    report = tool.expect_pass(
+        [
+            "run",
+            "--problem",
+            PACKED,
+            "--ranks",
+            2,
+            "--repeat",
+            3,
+            "--threads",
+            1,
+            "--output",
+            "one_thread.safetensors",
+        ]
+    )
     repeats = [check for check in report["checks"] if check["name"] == "repeats"]
     tool.expect(len(repeats) == 1 and repeats[0]["value"] == 0, str(repeats))
-    tool.expect_pass(["run", "--problem", PACKED, "--ranks", 2, "--threads", 3,
-                      "--output", "three_threads.safetensors"])
+    tool.expect_pass(
+        [
+            "run",
+            "--problem",
+            PACKED,
+            "--ranks",
+            2,
+            "--threads",
+            3,
+            "--output",
+            "three_threads.safetensors",
+        ]
+    )
     same_results(tool, "one_thread.safetensors", "three_threads.safetensors")
 
 
@@ -151,8 +221,19 @@ def unchecked(tool):
 def lost_rank(tool):
     """Survivors report within the deadline; exit code 3."""
     for rank in (0, 1):
-        arguments = ["run", "--problem", PACKED, "--ranks", 3, "--fail-rank", rank, "--deadline", 1,
-                     "--output", "lost.safetensors"]
+        arguments = [
+            "run",
+            "--problem",
+            PACKED,
+            "--ranks",
+            3,
+            "--fail-rank",
+            rank,
+            "--deadline",
+            1,
+            "--output",
+            "lost.safetensors",
+        ]
         tool.expect_refused(arguments, "peer_lost", code=3)
     tool.expect(not os.path.exists(tool.path("lost.safetensors")), "a failed run left its output")
 
@@ -165,8 +246,11 @@ def explain(tool):
     tool.expect({buffer["name"] for buffer in report["saved"]} != set(), "saved layout")
     run = tool.expect_pass(["run", "--problem", PACKED, "--ranks", 4, "--forward", "ring"])
     for direction in ("forward", "backward"):
-        tool.expect(run["bytes_sent"][direction] == report[direction]["bytes_sent"],
-                    f"{direction}: {run['bytes_sent'][direction]} sent, {report[direction]['bytes_sent']} said")
+        tool.expect(
+            run["bytes_sent"][direction] == report[direction]["bytes_sent"],
+            f"{direction}: {run['bytes_sent'][direction]} sent, "
+            f"{report[direction]['bytes_sent']} said",
+        )
     plain = tool("explain", "--problem", PACKED, "--ranks", 4)
     for part in ("partition", "saved for backward", "estimated"):
         tool.expect(part in plain.out, f"no {part} in {plain.out}")
@@ -174,8 +258,19 @@ def explain(tool):
 
 def schedule(tool):
     for direction in ("forward", "backward"):
-        report = tool.expect_pass(["schedule", "--problem", PACKED, "--ranks", 3, "--direction", direction,
-                                   "--plot", "lanes.svg"])
+        report = tool.expect_pass(
+            [
+                "schedule",
+                "--problem",
+                PACKED,
+                "--ranks",
+                3,
+                "--direction",
+                direction,
+                "--plot",
+                "lanes.svg",
+            ]
+        )
         tool.expect(report["direction"] == direction and len(report["schedules"]) == 3, str(report))
         with open(tool.path("lanes.svg")) as file:
             content = file.read()
@@ -199,8 +294,11 @@ def simulate(tool):
     slow = tool.expect_pass([*small, "--rates", "slow.json"])
 
     def forward_compute(report):
-        return {row["strategy"]: row["compute_seconds"] for row in report["rows"]
-                if row["direction"] == "forward"}
+        return {
+            row["strategy"]: row["compute_seconds"]
+            for row in report["rows"]
+            if row["direction"] == "forward"
+        }
 
     for name, seconds in forward_compute(fast).items():
         tool.expect(forward_compute(slow)[name] > 50 * seconds, f"{name}: rates are not used")
@@ -217,6 +315,21 @@ def lists_and_help(tool):
 
 
 def cases():
-    return [report_shape, json_to_a_file, round_trips, output_contents, an_existing_output_survives, missing_dout,
-            strategies, partitions, sixteen_bits, repeats_and_threads, unchecked, lost_rank, explain, schedule,
-            simulate, lists_and_help]
+    return [
+        report_shape,
+        json_to_a_file,
+        round_trips,
+        output_contents,
+        an_existing_output_survives,
+        missing_dout,
+        strategies,
+        partitions,
+        sixteen_bits,
+        repeats_and_threads,
+        unchecked,
+        lost_rank,
+        explain,
+        schedule,
+        simulate,
+        lists_and_help,
+    ]

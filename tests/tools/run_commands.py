@@ -48,8 +48,16 @@ class Tool:
 
     def __call__(self, *arguments, launcher=(), timeout=120):
         command = [*launcher, self.program, *map(str, arguments)]
-        return Run(subprocess.run(command, capture_output=True, text=True, timeout=timeout,
-                                  cwd=self.folder, stdin=subprocess.DEVNULL))
+        return Run(
+            subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                timeout=timeout,
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+            )
+        )
 
     def expect(self, condition, message):
         self.checks += 1
@@ -57,7 +65,7 @@ class Tool:
             raise AssertionError(message)
 
     def expect_refused(self, arguments, *parts, status="error", code=2):
-        """Once for people and once as JSON: the same message, and nothing else on standard output."""
+        """Once for people and once as JSON: the same message, nothing else on standard output."""
         plain = self(*arguments)
         self.expect(plain.code == code, f"{arguments}: exit code {plain.code}: {plain.err}")
         for part in parts:
@@ -67,7 +75,9 @@ class Tool:
         report = coded.json
         self.expect(report["status"] == status, f"{arguments}: status {report['status']}")
         for part in parts:
-            self.expect(part in report["message"], f"{arguments}: no '{part}' in {report['message']}")
+            self.expect(
+                part in report["message"], f"{arguments}: no '{part}' in {report['message']}"
+            )
 
     def expect_pass(self, arguments):
         run = self(*arguments, "--json", "-")

@@ -77,11 +77,14 @@ const BadHeader kBadHeaders[] = {
     {R"({"q":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})", 4,
      "do not lie in the 4 data bytes"},
     {R"({"q":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 4, "truncated or damaged"},
-    {R"({"q":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"q":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
+    {R"({"q":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
+     R"("q":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
      8, "'q' appears twice"},
-    {R"({"q":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"k":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})",
+    {R"({"q":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
+     R"("k":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})",
      12, "overlap"},
-    {R"({"q":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"k":{"dtype":"F32","shape":[1],"data_offsets":[8,12]}})",
+    {R"({"q":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
+     R"("k":{"dtype":"F32","shape":[1],"data_offsets":[8,12]}})",
      12, "bytes 4 to 8 belong to no tensor"},
     {R"({"q":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 8,
      "bytes 4 to 8 belong to no tensor"},

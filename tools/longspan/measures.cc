@@ -39,6 +39,12 @@ double ratio(double error, double scale) {
   return error == 0 ? 0 : std::numeric_limits<double>::infinity();
 }
 
+double rounded(double value, DType dtype) {
+  double storage = 0;
+  store(&storage, dtype, 0, value);
+  return load(&storage, dtype, 0);
+}
+
 }  // namespace
 
 double rms(const TensorView& view) {
@@ -55,6 +61,7 @@ Measure measure(const TensorView& result, const TensorView& reference, double fl
   const double reference_rms = rms(reference);
   const double scale = reference_rms < 1e-6 * floor ? floor : reference_rms;
   double sum = 0;
+  double rounding_sum = 0;
   int64_t index = 0;
   for_each_element(result, [&](int64_t row, int64_t head, int64_t column) {
     const double value = load(result, row, head, column);
@@ -62,10 +69,13 @@ Measure measure(const TensorView& result, const TensorView& reference, double fl
     count_nan(measure, value, index++);
     const double error = std::abs(value - expected);
     sum += error * error;
+    const double rounding = rounded(expected, result.dtype) - expected;
+    rounding_sum += rounding * rounding;
     measure.max_abs = larger(measure.max_abs, error);
     measure.max_rel = larger(measure.max_rel, ratio(error, larger(scale, std::abs(expected))));
   });
   measure.relative_rms = ratio(root_mean(sum, index), scale);
+  measure.rounding = ratio(root_mean(rounding_sum, index), scale);
   return measure;
 }
 
