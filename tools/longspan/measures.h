@@ -15,6 +15,7 @@ struct Measure {
   double relative_rms = 0;     // rms(error) / rms(reference), see measure()
   double max_abs = 0;          // largest |error|
   double max_rel = 0;          // LSE: largest |error| / max(1, |lse|); else / max(rms, |reference|)
+  double rounding = 0;         // relative_rms of the reference rounded to the result's type
   int64_t nan_count = 0;       // NaN in the result
   int64_t first_nan = -1;      // (row * heads + head) * dim + column of the first
   int64_t inf_mismatches = 0;  // LSE: -inf on one side only
