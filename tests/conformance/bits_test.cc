@@ -58,24 +58,44 @@ INSTANTIATE_TEST_SUITE_P(Types, AllToAll,
                          testing::Combine(testing::ValuesIn(kDTypes),
                                           testing::Values("cpu/tiled", "cpu/reference")));
 
-class HeadParallel : public testing::TestWithParam<const char*> {};
-
-TEST_P(HeadParallel, EqualsOneRankGivenTheSameOAndLse) {
-  Case c{.problem = ragged(GetParam()), .backward = "head_parallel"};
-  const tool::Inputs inputs = inputs_of(c);
-  const tool::GroupResults alone = must_run(c);
-  for (const int ranks : {2, 3, 4}) {
-    for (const char* partition : {"contiguous", "zigzag", "striped", "balanced"}) {
-      c.ranks = ranks;
-      c.partition = partition;
-      const auto results = run_backward(c, inputs, alone);
-      ASSERT_TRUE(results.ok()) << text(c) << ": " << results.error().text();
-      EXPECT_EQ(different_results(*results, alone), "") << text(c);
+class HeadParallel : public testing::TestWithParam<const char*> {
+ protected:
+  template <class Run>
+  void expect_one_rank_on_every_split(Case c, const tool::GroupResults& alone, Run&& run) {
+    for (const int ranks : {2, 3, 4}) {
+      for (const char* partition : {"contiguous", "zigzag", "striped", "balanced"}) {
+        c.ranks = ranks;
+        c.partition = partition;
+        const Result<tool::GroupResults> results = run(c);
+        ASSERT_TRUE(results.ok()) << text(c) << ": " << results.error().text();
+        EXPECT_EQ(different_results(*results, alone), "") << text(c);
+      }
     }
   }
+};
+
+/// An all_to_all forward gives every split the same O and LSE, that of 16-bit types as accumulated.
+TEST_P(HeadParallel, EqualsOneRankAfterTheSameForward) {
+  const Case c{.problem = ragged(GetParam()), .forward = "all_to_all", .backward = "head_parallel"};
+  const tool::Inputs inputs = inputs_of(c);
+  expect_one_rank_on_every_split(
+      c, must_run(c), [&](const Case& split) { return run_case(split, inputs, shared_device()); });
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, HeadParallel, testing::ValuesIn(kDTypes));
+
+/// O and LSE of one rank, handed to backward alone.
+class HeadParallelAlone : public HeadParallel {};
+
+TEST_P(HeadParallelAlone, EqualsOneRankGivenItsOAndLse) {
+  const Case c{.problem = ragged(GetParam()), .backward = "head_parallel"};
+  const tool::Inputs inputs = inputs_of(c);
+  const tool::GroupResults alone = must_run(c);
+  expect_one_rank_on_every_split(
+      c, alone, [&](const Case& split) { return run_backward(split, inputs, alone); });
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, HeadParallelAlone, testing::Values("f64", "f32"));
 
 TEST(Bits, ThreadsChangeNothing) {
   for (const char* dtype : kDTypes) {
