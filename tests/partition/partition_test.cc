@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "support/random_problem.h"
+#include "testkit/random_problem.h"
 
 namespace longspan {
 namespace {
 
-using test::Random;
+using testkit::Random;
 
 constexpr PartitionKind kKinds[] = {PartitionKind::kContiguous, PartitionKind::kZigzag,
                                     PartitionKind::kStriped, PartitionKind::kBalanced};
@@ -144,10 +144,10 @@ TEST(Partition, EveryRowIsOwnedOnceAndFoundAgain) {
   Random random(51);
   for (int i = 0; i < 1500; ++i) {
     // Short sequences leave ranks without tokens.
-    const Problem problem =
-        test::random_problem(random, {.sequences = 5, .longest = test::one_in(random, 3) ? 3 : 40});
+    const Problem problem = testkit::random_problem(
+        random, {.sequences = 5, .length = random.chance(1.0 / 3) ? 3 : 40});
     for (int ranks = 1; ranks <= 9; ++ranks) {
-      const PartitionKind kind = test::pick(random, kKinds);
+      const PartitionKind kind = random.one_of(kKinds);
       SCOPED_TRACE(problem.text() + " " + std::string(name(kind)) + " " + std::to_string(ranks));
       expect_sound(problem, kind, ranks);
       if (testing::Test::HasFatalFailure()) return;
@@ -159,7 +159,7 @@ TEST(Partition, EveryRowIsOwnedOnceAndFoundAgain) {
 TEST(Partition, QueriesAndKeysAgreeWhereLengthsAndExtentsDo) {
   Random random(52);
   for (int i = 0; i < 300; ++i) {
-    Problem problem = test::random_problem(random, {.sequences = 5, .longest = 30});
+    Problem problem = testkit::random_problem(random, {.sequences = 5, .length = 30});
     Lengths& lengths = problem.lengths;
     for (Sequence& s : lengths.sequences) {
       s.k_length = s.q_length;
@@ -168,7 +168,7 @@ TEST(Partition, QueriesAndKeysAgreeWhereLengthsAndExtentsDo) {
     }
     lengths.tokens_k = lengths.tokens_q;
     for (const PartitionKind kind : kKinds) {
-      const int ranks = static_cast<int>(test::draw(random, 1, 9));
+      const int ranks = static_cast<int>(random.between(1, 9));
       const Partition partition = *Partition::make(problem, kind, ranks);
       for (int rank = 0; rank < ranks; ++rank) {
         ASSERT_EQ(partition.q(rank).runs, partition.k(rank).runs) << problem.text();
@@ -193,8 +193,8 @@ int64_t widest_query(const Problem& problem) {
 TEST(Partition, BalancedSharesDifferByOneQueryAtMost) {
   Random random(53);
   for (int i = 0; i < 2000; ++i) {
-    const Problem problem = test::random_problem(random, {.sequences = 8, .longest = 60});
-    const int ranks = static_cast<int>(test::draw(random, 1, 9));
+    const Problem problem = testkit::random_problem(random, {.sequences = 8, .length = 60});
+    const int ranks = static_cast<int>(random.between(1, 9));
     const Partition partition = *Partition::make(problem, PartitionKind::kBalanced, ranks);
     const int64_t total = problem.visible_pairs();
     const int64_t widest = widest_query(problem);

@@ -6,7 +6,7 @@
 
 #include <limits>
 
-#include "support/random_problem.h"
+#include "testkit/random_problem.h"
 
 namespace longspan {
 namespace {

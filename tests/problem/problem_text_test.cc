@@ -8,15 +8,12 @@
 #include <vector>
 
 #include "longspan/problem.h"
-#include "support/random_problem.h"
+#include "testkit/random_problem.h"
 
 namespace longspan {
 namespace {
 
-using test::draw;
-using test::one_in;
-using test::pick;
-using test::Random;
+using testkit::Random;
 
 constexpr std::string_view kRequired = "dtype=f32 heads=4/2 dim=8 lengths=16";
 
@@ -154,18 +151,19 @@ std::map<std::string, std::string> random_not_offered(Random& random) {
       {"window", "-1,4"}, {"softcap", "12.5"},    {"alibi", "default"},  {"bias", "1,h"},
       {"page", "64"},     {"sink", "off_by_one"}, {"dropout_seed", "9"}, {"max_logit", "true"}};
   for (const auto& [key, value] : kLater) {
-    if (one_in(random, 6)) keys[key] = value;
+    if (random.chance(1.0 / 6)) keys[key] = value;
   }
   return keys;
 }
 
 double random_scale(Random& random, const Problem& p) {
-  switch (draw(random, 0, 4)) {
+  switch (random.between(0, 4)) {
     case 0: return 1 / std::sqrt(static_cast<double>(p.dim_qk));
     case 1: return 0;
     case 2:
-      return std::ldexp(static_cast<double>(random()), static_cast<int>(draw(random, -1100, 950)));
-    case 3: return -std::ldexp(static_cast<double>(random()), -64);
+      return std::ldexp(static_cast<double>(random.bits()),
+                        static_cast<int>(random.between(-1100, 950)));
+    case 3: return -std::ldexp(static_cast<double>(random.bits()), -64);
     default: return 5e-324;
   }
 }
@@ -173,7 +171,7 @@ double random_scale(Random& random, const Problem& p) {
 TEST(ProblemText, CanonicalPrintParsesBackToTheSameProblem) {
   Random random(11);
   for (int i = 0; i < 5000; ++i) {
-    Problem p = test::random_problem(random, {.sequences = 6, .longest = 2000});
+    Problem p = testkit::random_problem(random, {.sequences = 6, .length = 2000});
     p.scale = random_scale(random, p);
     p.not_offered = random_not_offered(random);
     const std::string text = p.text();
@@ -191,12 +189,12 @@ TEST(ProblemText, AnyBytesParseOrAreRefusedWithAMessage) {
   int accepted = 0;
   for (int i = 0; i < 20000; ++i) {
     std::string text = valid;
-    for (int64_t edits = draw(random, 1, 4); edits > 0; --edits) {
-      const auto at = static_cast<size_t>(draw(random, 0, static_cast<int64_t>(text.size()) - 1));
+    for (int64_t edits = random.between(1, 4); edits > 0; --edits) {
+      const auto at = static_cast<size_t>(random.between(0, static_cast<int64_t>(text.size()) - 1));
       constexpr char kBytes[] = {'0', '9', ',', '/', '=', ' ', '-', '.', 'e', '\0', '\xff'};
-      switch (draw(random, 0, 2)) {
-        case 0: text[at] = pick(random, kBytes); break;
-        case 1: text.insert(at, 1, pick(random, kBytes)); break;
+      switch (random.between(0, 2)) {
+        case 0: text[at] = random.one_of(kBytes); break;
+        case 1: text.insert(at, 1, random.one_of(kBytes)); break;
         default: text.erase(at, 1); break;
       }
     }

@@ -1,6 +1,7 @@
 // check() accepts what the strategies build and refuses it with any one defect planted.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <map>
 #include <string>
 
@@ -17,9 +18,8 @@ Choice random_choice(testkit::Random& random) {
   Choice choice;
   choice.forward = random.one_of(both);
   choice.backward = random.chance(0.3) ? "head_parallel" : random.one_of(both);
-  choice.partition =
-      random.one_of<PartitionKind>({PartitionKind::kContiguous, PartitionKind::kZigzag,
-                                    PartitionKind::kStriped, PartitionKind::kBalanced});
+  choice.partition = random.one_of(std::array{PartitionKind::kContiguous, PartitionKind::kZigzag,
+                                              PartitionKind::kStriped, PartitionKind::kBalanced});
   choice.ranks = static_cast<int>(random.between(1, 8));
   choice.nodes = choice.ranks % 2 == 0 && random.chance(0.6) ? 2 : 1;
   return choice;

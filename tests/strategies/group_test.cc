@@ -15,22 +15,21 @@ namespace longspan {
 namespace {
 
 using test::Case;
-using test::draw;
 using test::expect_without_gaps;
-using test::Random;
 using test::random_case;
 using test::set_of;
 using test::Token;
 using test::tokens_of;
 using testing::ElementsAre;
+using testkit::Random;
 
 TEST(HeadShare, DealsEveryQueryHeadOnceAndKeyHeadsWhole) {
   Random random(61);
   for (int i = 0; i < 20'000; ++i) {
     Problem problem;
-    problem.heads_kv = draw(random, 1, 20);
-    problem.heads_q = problem.heads_kv * draw(random, 1, 9);
-    const int ways = static_cast<int>(draw(random, 1, 24));
+    problem.heads_kv = random.between(1, 20);
+    problem.heads_q = problem.heads_kv * random.between(1, 9);
+    const int ways = static_cast<int>(random.between(1, 24));
     const int64_t group = problem.group();
     int64_t next_q = 0;
     int64_t last_kv = -1;
@@ -62,9 +61,9 @@ TEST(HeadShare, SharesAreAsEvenAsTheyCanBe) {
   Random random(62);
   for (int i = 0; i < 5'000; ++i) {
     Problem problem;
-    problem.heads_kv = draw(random, 1, 20);
-    problem.heads_q = problem.heads_kv * draw(random, 1, 9);
-    const int ways = static_cast<int>(draw(random, 1, 24));
+    problem.heads_kv = random.between(1, 20);
+    problem.heads_q = problem.heads_kv * random.between(1, 9);
+    const int ways = static_cast<int>(random.between(1, 24));
     int64_t most = 0;
     for (int m = 0; m < ways; ++m) most = std::max(most, head_share(problem, ways, m).q_heads());
     const int64_t kv = problem.heads_kv;
@@ -106,8 +105,8 @@ TEST(Rows, MergedRowsHoldTheTokensOfAllMembersInOrder) {
   for (int i = 0; i < 1000; ++i) {
     const Case c = random_case(random);
     SCOPED_TRACE(c.text());
-    const int first = static_cast<int>(draw(random, 0, c.ranks - 1));
-    const int count = static_cast<int>(draw(random, 1, c.ranks - first));
+    const int first = static_cast<int>(random.between(0, c.ranks - 1));
+    const int count = static_cast<int>(random.between(1, c.ranks - first));
     const Rows merged = merged_rows(c.partition, SideOf::kQuery, first, count);
     expect_without_gaps(merged);
     std::set<Token> expected;
@@ -157,8 +156,8 @@ TEST(Rows, LocateFindsEveryRunOfAMember) {
   for (int i = 0; i < 1000; ++i) {
     const Case c = random_case(random);
     SCOPED_TRACE(c.text());
-    const int first = static_cast<int>(draw(random, 0, c.ranks - 1));
-    const int count = static_cast<int>(draw(random, 1, c.ranks - first));
+    const int first = static_cast<int>(random.between(0, c.ranks - 1));
+    const int count = static_cast<int>(random.between(1, c.ranks - first));
     const Rows merged = merged_rows(c.partition, SideOf::kQuery, first, count);
     const std::map<int64_t, Token> tokens = tokens_of(merged);
     for (int rank = first; rank < first + count; ++rank) {

@@ -14,14 +14,13 @@ namespace longspan {
 namespace {
 
 using test::Case;
-using test::draw;
 using test::expect_without_gaps;
-using test::Random;
 using test::random_case;
 using test::set_of;
 using test::Token;
 using test::tokens_of;
 using testing::ElementsAre;
+using testkit::Random;
 
 using Pair = std::pair<Token, Token>;
 
@@ -57,7 +56,7 @@ std::set<Pair> covered(const std::vector<PlacedTile>& tiles, const std::map<int6
 }
 
 Rows random_rows(Random& random, const Case& c, SideOf side, int count) {
-  const int first = static_cast<int>(draw(random, 0, c.ranks - count));
+  const int first = static_cast<int>(random.between(0, c.ranks - count));
   if (count > 1) return merged_rows(c.partition, side, first, count);
   return valid_rows(side == SideOf::kQuery ? c.partition.q(first) : c.partition.k(first));
 }
@@ -67,7 +66,7 @@ TEST(Meet, TilesAreTheVisiblePairsAndNeededTheVisibleKeys) {
   for (int i = 0; i < 1000; ++i) {
     const Case c = random_case(random, 16);
     SCOPED_TRACE(c.text());
-    const int count = static_cast<int>(draw(random, 1, c.ranks));
+    const int count = static_cast<int>(random.between(1, c.ranks));
     const Rows q = random_rows(random, c, SideOf::kQuery, count);
     const Rows k = random_rows(random, c, SideOf::kKey, count);
     const Meeting meeting = meet(c.problem, q, k);

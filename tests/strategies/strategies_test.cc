@@ -8,16 +8,16 @@
 
 #include "longspan/schedule.h"
 #include "strategies/build.h"
-#include "support/random_problem.h"
+#include "testkit/random_problem.h"
 
 namespace longspan {
 namespace {
 
-using test::Random;
 using test::schedules_of;
 using test::setting_of;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testkit::Random;
 
 constexpr const char* kForwards[] = {"ring", "all_gather", "all_to_all", "hybrid"};
 constexpr const char* kBackwards[] = {"ring", "all_gather", "all_to_all", "hybrid",
@@ -54,7 +54,7 @@ void expect_sound(const Setting& setting, Direction direction) {
 /// Nodes that divide the ranks, so that every strategy offers.
 int random_nodes(Random& random, int ranks) {
   constexpr int kNodes[] = {1, 2, 4};
-  const int nodes = test::pick(random, kNodes);
+  const int nodes = random.one_of(kNodes);
   return ranks % nodes == 0 ? nodes : 1;
 }
 
@@ -67,8 +67,8 @@ TEST_P(Strategies, AreSoundForRandomProblems) {
     for (const char* backward : kBackwards) {
       for (const PartitionKind kind : kKinds) {
         for (int mask = 0; mask < 3; ++mask) {
-          Problem problem = test::random_problem(
-              random, {.sequences = 5, .longest = test::one_in(random, 3) ? 4 : 30});
+          Problem problem = testkit::random_problem(
+              random, {.sequences = 5, .length = random.chance(1.0 / 3) ? 4 : 30});
           problem.mask = mask == 0 ? MaskKind::kNone : MaskKind::kCausal;
           problem.align = mask == 2 ? Align::kBottomRight : Align::kTopLeft;
           const Setting setting = setting_of(
@@ -91,8 +91,8 @@ TEST(StrategiesOf, HybridOverAllNodesAndHeadCounts) {
       if (ranks % nodes != 0) continue;
       for (int i = 0; i < 12; ++i) {
         const Setting setting =
-            setting_of(test::random_problem(random),
-                       {"hybrid", "hybrid", test::pick(random, kKinds), ranks, nodes});
+            setting_of(testkit::random_problem(random),
+                       {"hybrid", "hybrid", random.one_of(kKinds), ranks, nodes});
         expect_sound(setting, Direction::kForward);
         expect_sound(setting, Direction::kBackward);
         if (testing::Test::HasFatalFailure()) return;
@@ -116,7 +116,7 @@ TEST(StrategiesOf, OneLongSequenceAndOneToken) {
 
 TEST(StrategiesOf, ManyPackedSequences) {
   Random random(80);
-  const Problem problem = test::random_problem(random, {.sequences = 300, .longest = 40});
+  const Problem problem = testkit::random_problem(random, {.sequences = 300, .length = 40});
   for (const char* backward : kBackwards) {
     const Setting setting =
         setting_of(problem, {"all_gather", backward, PartitionKind::kBalanced, 8, 2});
@@ -159,8 +159,9 @@ TEST(Consider, HybridNeedsEqualBlocksOfRanks) {
 TEST(Consider, TheOthersTakeAnything) {
   Random random(81);
   for (int i = 0; i < 50; ++i) {
-    const int ranks = static_cast<int>(test::draw(random, 1, 9));
-    const Setting setting = setting_of(test::random_problem(random), {.ranks = ranks, .nodes = 1});
+    const int ranks = static_cast<int>(random.between(1, 9));
+    const Setting setting =
+        setting_of(testkit::random_problem(random), {.ranks = ranks, .nodes = 1});
     for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
       for (const char* strategy : {"ring", "all_gather", "all_to_all", "hybrid"}) {
         const Verdict verdict = (*find_strategy(strategy))->consider(setting, direction);

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "strategies/group.h"
-#include "support/random_problem.h"
+#include "testkit/random_problem.h"
 
 namespace longspan::test {
 
@@ -58,10 +58,10 @@ struct Case {
   }
 };
 
-inline Case random_case(Random& random, int64_t longest = 24) {
-  Problem problem = random_problem(random, {.sequences = 4, .longest = longest});
-  const int ranks = static_cast<int>(draw(random, 1, 8));
-  const PartitionKind kind = pick(random, kKinds);
+inline Case random_case(testkit::Random& random, int64_t longest = 24) {
+  Problem problem = testkit::random_problem(random, {.sequences = 4, .length = longest});
+  const int ranks = static_cast<int>(random.between(1, 8));
+  const PartitionKind kind = random.one_of(kKinds);
   Partition partition = *Partition::make(problem, kind, ranks);
   return {std::move(problem), ranks, kind, std::move(partition)};
 }

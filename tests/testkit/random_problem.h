@@ -3,8 +3,10 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstdlib>
+#include <iterator>
 #include <random>
 #include <string>
 #include <utility>
@@ -25,10 +27,11 @@ class Random {
   bool chance(double probability) {
     return static_cast<double>(engine_() >> 11) * 0x1p-53 < probability;
   }
-  template <class T>
-  T one_of(const std::vector<T>& choices) {
-    return choices[static_cast<size_t>(between(0, static_cast<int64_t>(choices.size()) - 1))];
+  template <class Choices>
+  auto one_of(const Choices& choices) {
+    return choices[static_cast<size_t>(between(0, std::ssize(choices) - 1))];
   }
+  uint64_t bits() { return engine_(); }
 
  private:
   std::mt19937_64 engine_;
@@ -109,7 +112,7 @@ inline Problem random_problem(Random& random, const ProblemLimits& limits = {}) 
   problem.mask = random.chance(0.7) ? MaskKind::kCausal : MaskKind::kNone;
   problem.align = random.chance(0.4) ? Align::kBottomRight : Align::kTopLeft;
   problem.layout =
-      random.chance(0.7) ? Layout::kTHD : random.one_of<Layout>({Layout::kBSHD, Layout::kSBHD});
+      random.chance(0.7) ? Layout::kTHD : random.one_of(std::array{Layout::kBSHD, Layout::kSBHD});
   problem.scale = 0.5;
   problem.lengths = random_lengths(random, limits, problem.layout);
   Result<Problem> checked = validated(problem);
