@@ -1,6 +1,8 @@
 """Each bad flag and problem text: exit code 2, and a message that names value, limit and remedy."""
 
+import json
 import os
+import subprocess
 
 PROBLEM = "dtype=f32 heads=4/2 dim=8 lengths=16,5 mask=causal"
 
@@ -90,6 +92,9 @@ def keys_of_later(tool):
         report = tool(*arguments, "--json", "-").json
         codes = {decline["code"] for decline in report["declines"]}
         tool.expect("key" in codes, f"{key}: {codes}")
+        for command in ("schedule", "simulate"):  # figures of another problem would be wrong
+            arguments = [command, "--problem", f"{PROBLEM} {key}"]
+            tool.expect_refused(arguments, key, status="declined")
 
 
 def routing_declines(tool):
@@ -112,6 +117,23 @@ def unwritable_json(tool):
     tool.expect(run.code == 2 and "cannot write" in run.err, run.err)
 
 
+def usage_error_in_a_file(tool):
+    run = tool("run", "--speed", 3, "--problem", PROBLEM, "--json", "usage.json")
+    tool.expect(run.code == 2 and run.out == "", run.out)
+    with open(tool.path("usage.json")) as file:
+        tool.expect("--speed" in json.load(file)["message"], run.err)
+
+
+def full_standard_output(tool):
+    if not os.path.exists("/dev/full"):
+        return
+    command = [tool.program, "list", "--json", "-"]
+    with open("/dev/full", "w") as full:
+        process = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    tool.expect(process.returncode == 2, f"exit code {process.returncode}")
+    tool.expect("cannot write the report" in process.stderr, process.stderr)
+
+
 def rates_files(tool):
     for content, part in (
         ("{", "JSON"),
@@ -127,4 +149,13 @@ def rates_files(tool):
 
 
 def cases():
-    return [flags, problem_texts, keys_of_later, routing_declines, unwritable_json, rates_files]
+    return [
+        flags,
+        problem_texts,
+        keys_of_later,
+        routing_declines,
+        unwritable_json,
+        usage_error_in_a_file,
+        full_standard_output,
+        rates_files,
+    ]

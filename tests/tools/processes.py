@@ -95,6 +95,26 @@ def different_problems(tool):
     tool.expect("invalid_argument" in run.err and "problem" in run.err, run.err)
 
 
+def one_rank_cannot_start(tool):
+    """Whatever keeps one rank from starting, the job ends at once and says which rank it was."""
+    command = ["run", "--communicator", "mpi", "--deadline", "100", "--problem", TWO_PROBLEMS[0]]
+    second = [":", "-n", "1", tool.program]
+    for other, message in (
+        ([*command, "--speed", "3"], "--speed"),
+        (["run", "--communicator", "mpi", "--help"], "rank 1 cannot start"),
+        ([*command, "--seed", "3"], "ranks disagree on --seed: rank 1"),
+        ([*command, "--repeat", "3"], "ranks disagree on --repeat: rank 1"),
+        ([*command, "--input", "no/such/file"], "no/such/file"),
+    ):
+        run = tool(*command, "--json", "-", *second, *other, launcher=launcher(1), timeout=60)
+        tool.expect(run.code == 2, f"{other}: exit code {run.code}: {run.err}")
+        tool.expect(message in run.err, f"{other}: {run.err}")
+        tool.expect(run.json["status"] == "error" and "rank 1" in run.json["message"], run.out)
+    unwritable = ["--json", "no/such/folder/x"]
+    run = tool(*command, *unwritable, *second, *command, launcher=launcher(1), timeout=60)
+    tool.expect(run.code == 2 and "cannot write" in run.err, f"exit code {run.code}: {run.err}")
+
+
 def killed_rank(tool):
     """A rank that dies takes the run down with peer_lost on all others, not with a hang. mpirun
     lets them live on with --enable-recovery, and then ends with status 0 whatever they return."""
@@ -132,4 +152,4 @@ def cases():
             tool.expect(run.code in (0, 2), run.err)
 
         return [mpirun_is_missing]
-    return [same_as_threads, refusals, different_problems, killed_rank]
+    return [same_as_threads, refusals, different_problems, one_rank_cannot_start, killed_rank]

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "arguments.h"
 #include "outcome.h"
@@ -15,6 +16,12 @@ struct Session {
 
   bool reports() const { return !mpi || mpi->rank() == 0; }
 };
+
+/// Under MPI every process passes here once, whatever becomes of it, so that a rank that cannot
+/// start is no reason for the others to wait. Returns what this rank reports: `mine` (none: it can
+/// start), or that another rank cannot, or that the ranks were asked for different runs.
+std::optional<Outcome> agree_to_start(const Arguments& arguments, Session& session,
+                                      std::optional<Outcome> mine);
 
 Outcome run_command(const Arguments& arguments, Session& session);
 Outcome explain_command(const Arguments& arguments);

@@ -119,11 +119,10 @@ Result<Sizes> from_text(const SafetensorsFile& file, const FileSide& side,
   const List extents = padded.value_or(*lengths);
   const List actual(lengths->size(), side.seq);
   if (side.packed || extents == actual) return Sizes{*lengths, extents};
-  return fault(
-      file,
-      fmt::format("{0}={1} {2} contradicts tensor '{3}', which has {4} rows a sequence; add "
-                  "{2}={5} when the rest is padding",
-                  side.lengths, some(*lengths), side.padded, side.tensor, side.seq, some(actual)));
+  return fault(file, fmt::format("{0}={1} contradicts tensor '{3}', which has {4} rows a sequence; "
+                                 "{2}={5} states that the rest is padding",
+                                 side.lengths, some(*lengths), side.padded, side.tensor, side.seq,
+                                 some(actual)));
 }
 
 Status check_extents(const SafetensorsFile& file, const FileSide& side, const Sizes& sizes) {

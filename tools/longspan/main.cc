@@ -45,9 +45,9 @@ Outcome guarded(const Arguments& arguments, Session& session) {
   }
 }
 
-void print(std::FILE* stream, const std::string& text) {
-  std::fwrite(text.data(), 1, text.size(), stream);
-  std::fflush(stream);
+bool print(std::FILE* stream, const std::string& text) {
+  const size_t written = std::fwrite(text.data(), 1, text.size(), stream);
+  return std::fflush(stream) == 0 && written == text.size();
 }
 
 /// Text for people goes to standard output, unless that holds the JSON alone.
@@ -63,8 +63,9 @@ int deliver(Outcome outcome, const std::string& json_path, std::optional<OutputF
   const bool json_alone = json_path == "-";
   print(json_alone ? stderr : stdout, outcome.text);
   print(stderr, outcome.error);
-  if (json_alone) print(stdout, dump(outcome.json));
-  return outcome.exit_code;
+  if (!json_alone || print(stdout, dump(outcome.json))) return outcome.exit_code;
+  print(stderr, "longspan: cannot write the report to standard output; is its device full?\n");
+  return kBadInput;
 }
 
 Outcome usage_failed(const Error& error, const Words& words) {
@@ -86,13 +87,22 @@ Session make_session(const Words& words, std::optional<Error>& error) {
   return session;
 }
 
+/// An error before the run: the other ranks are told, and this one reports it.
+int refuse(Session& session, const Arguments& arguments, Outcome outcome,
+           const std::string& json_path, std::optional<OutputFile> json_file) {
+  outcome = *agree_to_start(arguments, session, std::move(outcome));
+  if (session.reports()) return deliver(std::move(outcome), json_path, std::move(json_file));
+  print(stderr, outcome.error);
+  return outcome.exit_code;
+}
+
 int run_parsed(const Arguments& arguments, Session& session) {
   std::optional<OutputFile> json_file;
   if (!arguments.json.empty() && arguments.json != "-" && session.reports()) {
     auto opened = OutputFile::open(arguments.json);
     if (!opened.ok()) {
-      session.lost = session.mpi != nullptr;  // the others are not told; their deadline ends them
-      return deliver(failed(opened.error(), arguments.problem, arguments.rank_count()), "", {});
+      return refuse(session, arguments,
+                    failed(opened.error(), arguments.problem, arguments.rank_count()), "", {});
     }
     json_file = *std::move(opened);
   }
@@ -102,13 +112,24 @@ int run_parsed(const Arguments& arguments, Session& session) {
   return outcome.exit_code;
 }
 
+/// Flags that do not parse may still say where the report goes.
+int usage_refused(const Error& error, const Words& words, Session& session) {
+  const std::string path = raw_flag(words, "--json");
+  std::optional<OutputFile> file;
+  if (!path.empty() && !path.starts_with("-") && session.reports()) {
+    auto opened = OutputFile::open(path);
+    if (opened.ok()) file = *std::move(opened);
+  }
+  return refuse(session, {}, usage_failed(error, words), path, std::move(file));
+}
+
 int run_words(const Words& words, Session& session) {
   auto parsed = parse_arguments(words);
-  if (!parsed.ok()) {
-    if (!session.reports()) return kBadInput;
-    return deliver(usage_failed(parsed.error(), words), raw_flag(words, "--json"), {});
-  }
+  if (!parsed.ok()) return usage_refused(parsed.error(), words, session);
   if (const auto* information = std::get_if<Information>(&*parsed)) {
+    Outcome nothing_to_run;
+    nothing_to_run.exit_code = kBadInput;  // for ranks that were asked to run
+    agree_to_start({}, session, std::move(nothing_to_run));
     if (session.reports()) print(stdout, information->text);
     return kPass;
   }

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <optional>
 #include <thread>
@@ -44,6 +43,13 @@ Result<Topology> run_topology(const Arguments& arguments, const Session& session
         fmt::format("--ranks {}: MPI started {} processes; drop --ranks or run 'mpirun -n {}'",
                     *arguments.ranks, size, *arguments.ranks),
         "usage"};
+  }
+  if (arguments.nodes && *arguments.nodes > size) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("--nodes {}: MPI started only {} processes; use at most one node per "
+                             "process",
+                             *arguments.nodes, size),
+                 "usage"};
   }
   return session.mpi->topology();
 }
@@ -97,33 +103,6 @@ std::optional<Outcome> refusal(const Arguments& arguments, const Session& sessio
   if (explanation.ok()) return std::nullopt;
   return failed({ErrorCode::kUnsupported, explanation.text(), "explain"},
                 prepared->source.problem.text(), ranks, all_declines(explanation));
-}
-
-/// Under MPI: all ranks start, or none does.
-std::optional<Outcome> agree(const Arguments& arguments, Session& session,
-                             std::optional<Outcome> mine) {
-  if (!session.mpi) return mine;
-  const std::array<uint64_t, 1> code = {static_cast<uint64_t>(mine ? mine->exit_code : kPass)};
-  const auto deadline = std::chrono::milliseconds(static_cast<int64_t>(arguments.deadline * 1000));
-  const auto codes = exchange_words(*session.mpi, code, deadline);
-  if (!codes.ok()) {
-    session.lost = true;
-    return mine ? std::move(mine) : failed(codes.error(), arguments.problem, session.mpi->size());
-  }
-  const auto bad =
-      std::find_if(codes->begin(), codes->end(), [](uint64_t word) { return word != 0; });
-  if (mine || bad == codes->end()) {
-    if (mine && !session.reports() && codes->front() != 0) mine->error.clear();  // rank 0 says it
-    return mine;
-  }
-  Outcome outcome = failed({ErrorCode::kInvalidArgument,
-                            fmt::format("rank {} cannot start; its message stands beside this one",
-                                        bad - codes->begin()),
-                            "run"},
-                           arguments.problem, session.mpi->size());
-  outcome.exit_code = static_cast<int>(*bad);
-  if (!session.reports()) outcome.error.clear();
-  return outcome;
 }
 
 Result<GroupResults> compute(const Arguments& arguments, const Session& session,
@@ -231,7 +210,7 @@ Outcome run_failed(const Error& error, const Prepared& prepared, Session& sessio
 Outcome run_command(const Arguments& arguments, Session& session) {
   const auto begin = Clock::now();
   Result<Prepared> prepared = prepare(arguments, session);
-  auto refused = agree(arguments, session, refusal(arguments, session, prepared));
+  auto refused = agree_to_start(arguments, session, refusal(arguments, session, prepared));
   if (refused) return *std::move(refused);
   const auto results = compute(arguments, session, *prepared);
   if (!results.ok()) return run_failed(results.error(), *prepared, session);

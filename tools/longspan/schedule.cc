@@ -29,6 +29,7 @@ Result<Planned> plan(const Arguments& arguments) {
   LONGSPAN_TRY(const Topology topology, make_topology(arguments));
   LONGSPAN_TRY(const Options options, make_options(arguments));
   LONGSPAN_TRY(const Source source, resolve_source(arguments.problem, arguments.input, {}));
+  LONGSPAN_CHECK_OK(check_keys(source.problem));
   LONGSPAN_TRY(const Explanation explanation,
                explain(source.problem, topology, cpu_device(1), options));
   if (!explanation.forward.strategy || !explanation.backward.strategy) {

@@ -17,6 +17,13 @@ Result<PartitionChoice> chosen_partition(const Arguments& arguments, const Probl
   return PartitionChoice{kind, "as asked"};
 }
 
+Status check_keys(const Problem& problem) {
+  if (problem.not_offered.empty()) return {};
+  const auto& [key, value] = *problem.not_offered.begin();
+  return Error{ErrorCode::kUnsupported,
+               fmt::format("{}={} is not offered yet; remove the key", key, value), "problem"};
+}
+
 Result<std::vector<Schedule>> build_schedules(const Setting& setting, const Strategy& strategy,
                                               Direction direction, const std::vector<int>& ranks) {
   std::vector<std::optional<Result<Schedule>>> built(ranks.size());

@@ -40,6 +40,7 @@ Result<Simulation> prepare(const Arguments& arguments) {
   LONGSPAN_TRY(Topology topology, make_topology(arguments));
   LONGSPAN_TRY(const Rates rates, make_rates(arguments));
   LONGSPAN_TRY(Source source, resolve_source(arguments.problem, arguments.input, {}));
+  LONGSPAN_CHECK_OK(check_keys(source.problem));
   LONGSPAN_TRY(PartitionChoice choice, chosen_partition(arguments, source.problem));
   LONGSPAN_TRY(Partition partition, Partition::make(source.problem, choice.kind, topology.ranks()));
   return Simulation{std::move(source.problem), std::move(partition), std::move(choice.reason),
