@@ -83,7 +83,7 @@ struct Explanation {
   bool ok() const {
     return forward.provider && forward.strategy && backward.provider && backward.strategy;
   }
-  /// All declines in one message, for an `unsupported` error.
+  /// The declines that left a direction without strategy or provider, for an `unsupported` error.
   std::string text() const;
 };
 

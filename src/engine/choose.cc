@@ -176,7 +176,10 @@ Result<Choice> choose(const Problem& problem, const Topology& topology, const De
 std::string Explanation::text() const {
   std::string text;
   for (const Selection* selection : {&forward, &backward}) {
+    if (selection->strategy && selection->provider) continue;
     for (const NamedDecline& d : selection->declines) {
+      // A strategy that was passed over is no reason when another one was found.
+      if (selection->strategy && find_strategy(d.name).ok()) continue;
       text += fmt::format("{}{} {} declines ({}): {}", text.empty() ? "" : "; ", d.direction,
                           d.name, name(d.decline.code), d.decline.detail);
     }

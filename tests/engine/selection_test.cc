@@ -55,6 +55,9 @@ TEST(Refusal, KeysThatNobodyHonours) {
       }
     }
     EXPECT_THAT(call.error().message, HasSubstr(name));
+    EXPECT_THAT(call.error().message, HasSubstr("remove the key"));
+    // A strategy that was passed over is not why this fails.
+    EXPECT_THAT(call.error().message, testing::Not(HasSubstr("head_parallel")));
   }
 }
 

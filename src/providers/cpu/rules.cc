@@ -139,7 +139,8 @@ std::optional<Decline> refused_heads(const TileProblem& p) {
 std::optional<Decline> refusal(const TileProblem& p, const Device& device) {
   if (!p.not_offered.empty()) {
     const auto& [key, value] = *p.not_offered.begin();
-    return Decline{DeclineCode::kKey, fmt::format("{}={} is not offered", key, value)};
+    return Decline{DeclineCode::kKey,
+                   fmt::format("{}={} is not offered; remove the key", key, value)};
   }
   if (device.name != "cpu") {
     return Decline{DeclineCode::kDevice, fmt::format("device {} is not cpu", device.name)};
