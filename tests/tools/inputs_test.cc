@@ -74,7 +74,7 @@ TEST(Inputs, MoreThanTheMachineHoldsIsRefused) {
   ASSERT_TRUE(source.ok()) << source.error().text();
   const auto inputs = make_inputs(*source);
   ASSERT_FALSE(inputs.ok());
-  EXPECT_EQ(inputs.error().code, ErrorCode::kOutOfMemory);
+  EXPECT_EQ(inputs.error().code, ErrorCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -139,6 +139,17 @@ void keep_given(Raw& raw, const CLI::App& command) {
     raw.arguments.nodes = static_cast<int>(std::clamp<int64_t>(raw.nodes, 0, kMaxRanks));
 }
 
+/// An empty text is an unset variable of a script, never what was meant.
+Status check_not_empty(const CLI::App& command) {
+  for (const char* flag :
+       {"--problem", "--input", "--output", "--json", "--plot", "--rates", "--seed", "--ranks"}) {
+    const CLI::Option* option = command.get_option_no_throw(flag);
+    if (option == nullptr || option->count() == 0 || !option->as<std::string>().empty()) continue;
+    return usage(fmt::format("{} is empty; give a value or drop the flag", flag));
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string raw_flag(const std::vector<std::string>& words, const std::string& name) {
@@ -179,6 +190,7 @@ Result<Parsed> parse_arguments(const std::vector<std::string>& words) {
   }
   const CLI::App& command = *app.get_subcommands().front();
   raw.arguments.command = command.get_name();
+  LONGSPAN_CHECK_OK(check_not_empty(command));
   keep_given(raw, command);
   LONGSPAN_TRY(Arguments arguments, checked(std::move(raw)));
   return Parsed(std::move(arguments));

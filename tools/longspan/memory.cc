@@ -10,7 +10,7 @@ Status fits_in_memory(double bytes, const char* what) {
       static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
   if (bytes <= available) return {};
   return Error{
-      ErrorCode::kOutOfMemory,
+      ErrorCode::kInvalidArgument,
       fmt::format("{} would need {:.1f} GiB, this machine has {:.1f} GiB: use fewer tokens "
                   "or heads, or a machine with more memory",
                   what, bytes / 0x1p30, available / 0x1p30),

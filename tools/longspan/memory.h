@@ -29,7 +29,7 @@ class Memory {
   size_t size_ = 0;
 };
 
-/// out_of_memory when `bytes` exceeds the memory of this machine; `what` says what they are for.
+/// invalid_argument when `bytes` exceeds the memory of this machine; `what` says what they are for.
 Status fits_in_memory(double bytes, const char* what);
 
 }  // namespace longspan::tool
