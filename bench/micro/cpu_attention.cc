@@ -179,10 +179,16 @@ struct Rates {
   std::vector<double> sgemm, forward, backward;
 };
 
-void print_row(std::string_view name, const std::vector<double>& rates,
-               const std::vector<double>& base, double target) {
+/// Round by round.
+std::vector<double> percents(const std::vector<double>& rates, const std::vector<double>& base) {
   std::vector<double> percent;
   for (size_t i = 0; i < rates.size(); ++i) percent.push_back(100 * rates[i] / base[i]);
+  return percent;
+}
+
+void print_row(std::string_view name, const std::vector<double>& rates,
+               const std::vector<double>& base, double target) {
+  const std::vector<double> percent = percents(rates, base);
   const auto [low, high] = std::minmax_element(percent.begin(), percent.end());
   fmt::print("{:<24}{:>10.1f}{:>12.1f}{:>16}{:>10}\n", name, median(rates), median(percent),
              fmt::format("{:.1f}..{:.1f}", *low, *high),
@@ -197,7 +203,7 @@ void print_table(const Rates& rates) {
   print_row("cpu/tiled backward", rates.backward, rates.sgemm, 50);
 }
 
-/// One iteration is one round; the three rates appear as counters.
+/// One iteration is one round; rates and percentages appear as counters.
 void paired(benchmark::State& state, Sgemm& sgemm, Attention& attention, Rates& rates) {
   bool ok = attention.run(Direction::kForward) && attention.run(Direction::kBackward);
   sgemm.run();
@@ -213,6 +219,8 @@ void paired(benchmark::State& state, Sgemm& sgemm, Attention& attention, Rates& 
   state.counters["sgemm_gflops"] = median(rates.sgemm);
   state.counters["forward_gflops"] = median(rates.forward);
   state.counters["backward_gflops"] = median(rates.backward);
+  state.counters["forward_percent"] = median(percents(rates.forward, rates.sgemm));
+  state.counters["backward_percent"] = median(percents(rates.backward, rates.sgemm));
 }
 
 }  // namespace
