@@ -28,7 +28,11 @@ Status check_shape(const Problem& p) {
   if (p.dim_v < 1 || p.dim_v > kMaxDim) {
     return invalid(fmt::format("dim_v={}: must be 1..{}", p.dim_v, kMaxDim));
   }
-  if (!std::isfinite(p.scale)) return invalid(fmt::format("scale={}: must be finite", p.scale));
+  constexpr double kLargestScale = 1e38;  // what the f32 arithmetic of other types can hold
+  if (!std::isfinite(p.scale) || (p.dtype != DType::kF64 && std::abs(p.scale) > kLargestScale)) {
+    return invalid(fmt::format("scale={}: must be finite and at most {} in magnitude (f64: finite)",
+                               p.scale, kLargestScale));
+  }
   if (p.lengths.sequences.empty()) return invalid("lengths: at least one sequence is needed");
   return {};
 }

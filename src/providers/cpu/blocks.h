@@ -2,8 +2,10 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <numbers>
 
 #include "longspan/mask.h"
 #include "longspan/provider.h"
@@ -32,6 +34,12 @@ class Pieces {
     taken_ += (count + kLine - 1) / kLine * kLine;
     return piece;
   }
+  /// The same for another type.
+  template <class S>
+  S* take_as(int64_t count) {
+    static_assert(sizeof(S) % sizeof(T) == 0);
+    return reinterpret_cast<S*>(take(count * static_cast<int64_t>(sizeof(S) / sizeof(T))));
+  }
   int64_t taken() const { return taken_; }
 
  private:
@@ -55,14 +63,35 @@ inline Range seen_keys(Band band, int64_t first, int64_t last, int64_t nk) {
 
 inline int64_t blocks(int64_t rows, int64_t block) { return (rows + block - 1) / block; }
 
-/// dst[j][i] = src[i][j] * factor for a rows x columns matrix.
+/// The units in which score blocks are held. Scaling an operand or a score would round it, and
+/// logits of size 40 would lose 2e-6 by that alone: operands are multiplied with a power of two,
+/// which is exact, and the rest of the scale only ever meets differences of scores.
 template <class T>
-void transpose(const T* src, int64_t ld_src, int64_t rows, int64_t columns, T factor, T* dst,
+struct ScoreUnits {
+  T factor = 0;  // operand -> operand in score units, sign of the scale included
+  T log2 = 1;    // score difference -> power of two to take, in [1, 2)
+  double natural = std::numbers::ln2;  // score -> logit
+
+  explicit ScoreUnits(double scale) {
+    const double powers = std::abs(scale) * std::numbers::log2e;
+    const int exponent = powers == 0 ? 0 : std::ilogb(powers);
+    const auto power = static_cast<T>(std::ldexp(1.0, exponent));
+    if (powers == 0 || power == 0) return;  // every score is 0
+    factor = std::copysign(power, static_cast<T>(scale));
+    log2 = static_cast<T>(std::ldexp(powers, -exponent));
+    natural = std::ldexp(std::abs(scale), -exponent);
+  }
+};
+
+/// dst[j][i] = src[i][j] * factor for a rows x columns matrix.
+template <class T, class S>
+void transpose(const T* src, int64_t ld_src, int64_t rows, int64_t columns, S factor, S* dst,
                int64_t ld_dst) {
   for (int64_t i0 = 0; i0 < rows; i0 += kChunk) {
     const int64_t i1 = std::min(i0 + kChunk, rows);
     for (int64_t j = 0; j < columns; ++j) {
-      for (int64_t i = i0; i < i1; ++i) dst[j * ld_dst + i] = src[i * ld_src + j] * factor;
+      for (int64_t i = i0; i < i1; ++i)
+        dst[j * ld_dst + i] = static_cast<S>(src[i * ld_src + j]) * factor;
     }
   }
 }

@@ -129,6 +129,7 @@ void softmax(const SoftmaxBlock<T>& block) {
   const hn::CappedTag<T, kChunk> d;
   const int64_t step = static_cast<int64_t>(hn::Lanes(d));
   const auto none = hn::Set(d, -std::numeric_limits<T>::infinity());
+  const auto log2 = hn::Set(d, block.log2);
   for (int64_t lane = 0; lane < block.lanes; lane += step) {
     T* scores = block.scores + lane;
     const auto before = hn::Load(d, block.max + lane);
@@ -138,11 +139,11 @@ void softmax(const SoftmaxBlock<T>& block) {
     auto sum = hn::Zero(d);
     for (int64_t j = 0; j < block.keys; ++j) {
       T* at = scores + j * block.ld;
-      const auto p = power_of_two(d, hn::Sub(hn::Load(d, at), shift));
+      const auto p = power_of_two(d, hn::Mul(hn::Sub(hn::Load(d, at), shift), log2));
       hn::Store(p, d, at);
       sum = hn::Add(sum, p);
     }
-    const auto decay = power_of_two(d, hn::Sub(before, shift));
+    const auto decay = power_of_two(d, hn::Mul(hn::Sub(before, shift), log2));
     hn::Store(decay, d, block.decay + lane);
     hn::Store(max, d, block.max + lane);
     hn::Store(hn::MulAdd(hn::Load(d, block.sum + lane), decay, sum), d, block.sum + lane);
@@ -153,16 +154,40 @@ template <class T>
 void gradient(const GradientBlock<T>& block) {
   const hn::CappedTag<T, kChunk> d;
   const int64_t step = static_cast<int64_t>(hn::Lanes(d));
+  const auto log2 = hn::Set(d, block.log2);
   for (int64_t i = 0; i < block.queries; ++i) {
     const auto lse = hn::Set(d, block.lse[i]);
+    const auto lse_rest = hn::Set(d, block.lse_rest[i]);
     const auto delta = hn::Set(d, block.delta[i]);
     T* scores = block.scores + i * block.ld;
     T* gradients = block.gradients + i * block.ld;
     for (int64_t lane = 0; lane < block.lanes; lane += step) {
-      const auto p = power_of_two(d, hn::Sub(hn::Load(d, scores + lane), lse));
+      const auto above = hn::Sub(hn::Sub(hn::Load(d, scores + lane), lse), lse_rest);
+      const auto p = power_of_two(d, hn::Mul(above, log2));
       hn::Store(p, d, scores + lane);
       const auto ds = hn::Mul(p, hn::Sub(hn::Load(d, gradients + lane), delta));
       hn::Store(ds, d, gradients + lane);
+    }
+  }
+}
+
+/// dP - delta is taken in float64, where it may cancel; the rest is float32.
+void wide_gradient_body(const WideGradientBlock& block) {
+  const hn::CappedTag<double, kChunk> wide;
+  const hn::Rebind<float, decltype(wide)> d;
+  const int64_t step = static_cast<int64_t>(hn::Lanes(wide));
+  const auto log2 = hn::Set(d, block.log2);
+  for (int64_t i = 0; i < block.queries; ++i) {
+    const auto lse = hn::Set(d, block.lse[i]);
+    const auto lse_rest = hn::Set(d, block.lse_rest[i]);
+    const auto delta = hn::Set(wide, block.delta[i]);
+    const int64_t row = i * block.ld;
+    for (int64_t at = row; at < row + block.lanes; at += step) {
+      const auto above = hn::Sub(hn::Sub(hn::Load(d, block.scores + at), lse), lse_rest);
+      const auto p = power_of_two(d, hn::Mul(above, log2));
+      const auto dp = hn::Sub(hn::Load(wide, block.gradients + at), delta);
+      hn::Store(p, d, block.scores + at);
+      hn::Store(hn::Mul(p, hn::DemoteTo(d, dp)), d, block.ds + at);
     }
   }
 }
@@ -199,6 +224,8 @@ void merge(T* row, const T* src, T keep, T weight, int64_t dim) {
 
 }  // namespace
 
+void wide_gradient_here(const WideGradientBlock& block) { wide_gradient_body(block); }
+
 const Simd<float>* table_f32() {
   static constexpr Simd<float> kTable = {load_f32, softmax<float>, gradient<float>, blend<float>,
                                          merge<float>};
@@ -220,6 +247,11 @@ namespace longspan::cpu {
 
 HWY_EXPORT(table_f32);
 HWY_EXPORT(table_f64);
+HWY_EXPORT(wide_gradient_here);
+
+void wide_gradient(const WideGradientBlock& block) {
+  HWY_DYNAMIC_DISPATCH(wide_gradient_here)(block);
+}
 
 template <>
 const Simd<float>& simd<float>() {

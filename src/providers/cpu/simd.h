@@ -18,25 +18,42 @@ struct RowBlock {
 /// Scores [keys][ld] with one query per lane. `lanes` is a multiple of kChunk.
 template <class T>
 struct SoftmaxBlock {
-  T* scores = nullptr;  // in: powers of two to take; out: probabilities before division by sum
+  T* scores = nullptr;  // in: in score units; out: probabilities before division by sum
   int64_t ld = 0;
   int64_t lanes = 0;
   int64_t keys = 0;
   T* max = nullptr;    // per lane, carried from block to block
   T* sum = nullptr;    // per lane, carried
   T* decay = nullptr;  // out, per lane: what earlier results are to be multiplied with
+  T log2 = 1;          // ScoreUnits::log2
 };
 
 /// Scores [queries][ld] with one key per lane.
 template <class T>
 struct GradientBlock {
-  T* scores = nullptr;     // in: powers of two to take; out: probabilities P
+  T* scores = nullptr;     // in: in score units; out: probabilities P
   T* gradients = nullptr;  // in: dP; out: P (dP - delta)
   int64_t ld = 0;
   int64_t lanes = 0;
   int64_t queries = 0;
-  const T* lse = nullptr;    // per query, log2
-  const T* delta = nullptr;  // per query
+  const T* lse = nullptr;       // per query, in score units
+  const T* lse_rest = nullptr;  // what rounding to T took from it
+  const T* delta = nullptr;     // per query
+  T log2 = 1;                   // ScoreUnits::log2
+};
+
+/// The same with dP and delta in float64.
+struct WideGradientBlock {
+  float* scores = nullptr;            // in: in score units; out: probabilities P
+  const double* gradients = nullptr;  // dP
+  float* ds = nullptr;                // out: P (dP - delta)
+  int64_t ld = 0;                     // of all three
+  int64_t lanes = 0;
+  int64_t queries = 0;
+  const float* lse = nullptr;  // as above
+  const float* lse_rest = nullptr;
+  const double* delta = nullptr;
+  float log2 = 1;
 };
 
 template <class T>
@@ -54,5 +71,7 @@ struct Simd {
 /// The best table for this machine. T is float or double.
 template <class T>
 const Simd<T>& simd();
+
+void wide_gradient(const WideGradientBlock& block);
 
 }  // namespace longspan::cpu

@@ -1,6 +1,6 @@
 #include <cmath>
 #include <limits>
-#include <numbers>
+#include <type_traits>
 
 #include "base/workers.h"
 #include "providers/cpu/backward_job.h"
@@ -17,7 +17,10 @@ namespace {
 /// dk and dv leave scratch after this many query blocks, which keeps chains of additions short.
 constexpr int kFlush = 8;
 
-template <class T>
+/// S is the type of dP and delta. For f32 problems it is float64: P (dP - delta) cancels where a
+/// row sees few keys or the softmax is sharp, and rounding dP would be most of what is left. Scores
+/// stay in T, so that they are forward's own bit for bit and agree with its LSE.
+template <class T, class S>
 class TiledBackward final : public Plan {
  public:
   TiledBackward(const TileProblem& problem, std::shared_ptr<Workers> workers)
@@ -58,29 +61,16 @@ class TiledBackward final : public Plan {
   }
 
  private:
-  BackwardScratch<T> scratch(Pieces<T>& pieces) const {
-    BackwardScratch<T> s;
-    s.k = pieces.take(block_ * ld_qk_);
-    s.k_lanes = pieces.take(problem_.dim_qk * block_);
-    s.v_lanes = pieces.take(problem_.dim_v * block_);
-    s.q = pieces.take(block_ * ld_qk_);
-    s.dout = pieces.take(block_ * ld_v_);
-    s.p = pieces.take(block_ * block_);
-    s.ds = pieces.take(block_ * block_);
-    s.dq = pieces.take(block_ * ld_qk_);
-    s.dk = pieces.take(block_ * ld_qk_);
-    s.dv = pieces.take(block_ * ld_v_);
-    s.lse = pieces.take(block_);
-    s.delta = pieces.take(block_);
-    return s;
+  BackwardScratch<T, S> scratch(Pieces<T>& pieces) const {
+    return {pieces, problem_, block_, ld_qk_, ld_v_};
   }
 
   void make_tables() {
-    const auto lanes = [&](int64_t dim, int64_t ld) {
-      return make_products<T>(block_, [=, this](int64_t queries, int64_t keys) {
+    const auto lanes = [this](int64_t dim, int64_t ld) {
+      return [=, this](int64_t queries, int64_t keys) {
         return ProductShape{
             .m = keys, .n = queries, .k = dim, .lda = block_, .ldb = ld, .ldc = block_};
-      });
+      };
     };
     const auto key_side = [&](int64_t ld) {
       return make_products<T>(block_, [=, this](int64_t queries, int64_t keys) {
@@ -94,8 +84,8 @@ class TiledBackward final : public Plan {
                             .adds = true};
       });
     };
-    score_ = lanes(problem_.dim_qk, ld_qk_);
-    value_ = lanes(problem_.dim_v, ld_v_);
+    score_ = make_products<T>(block_, lanes(problem_.dim_qk, ld_qk_));
+    value_ = make_products<S>(block_, lanes(problem_.dim_v, ld_v_));
     dk_ = key_side(ld_qk_);
     dv_ = key_side(ld_v_);
     for (const bool adds : {false, true}) {
@@ -129,7 +119,7 @@ class TiledBackward final : public Plan {
             .before = k0 == 0 ? -1 : number - problem_.heads_kv};
   }
 
-  void run(const BackwardJob& job, const BackwardScratch<T>& s) const {
+  void run(const BackwardJob& job, const BackwardScratch<T, S>& s) const {
     job.tickets.start(job.item);
     const int64_t nq = job.tile.tile.q.size();
     const Range heads = query_heads(problem_, job.head);
@@ -153,57 +143,60 @@ class TiledBackward final : public Plan {
     job.tickets.finish(job.item);
   }
 
-  void load_keys(const BackwardJob& job, const BackwardScratch<T>& s) const {
+  void load_keys(const BackwardJob& job, const BackwardScratch<T, S>& s) const {
     const int64_t lanes = padded(job.nk);
     const int64_t row = job.tile.k_row + job.k0;
     simd_.load({job.call.v, row, job.nk, job.head}, s.dout, ld_v_);
-    transpose(s.dout, ld_v_, lanes, problem_.dim_v, T{1}, s.v_lanes, block_);
+    transpose(s.dout, ld_v_, lanes, problem_.dim_v, S{1}, s.v_lanes, block_);
     simd_.load({job.call.k, row, job.nk, job.head}, s.k, ld_qk_);
-    transpose(s.k, ld_qk_, lanes, problem_.dim_qk,
-              static_cast<T>(job.call.scale * std::numbers::log2e), s.k_lanes, block_);
+    transpose(s.k, ld_qk_, lanes, problem_.dim_qk, ScoreUnits<T>(job.call.scale).factor, s.k_lanes,
+              block_);
     clear(job, s);
   }
 
-  void clear(const BackwardJob& job, const BackwardScratch<T>& s) const {
+  void clear(const BackwardJob& job, const BackwardScratch<T, S>& s) const {
     std::fill_n(s.dk, padded(job.nk) * ld_qk_, T{0});
     std::fill_n(s.dv, padded(job.nk) * ld_v_, T{0});
   }
 
   void load_queries(const BackwardJob& job, const BackwardStep& step,
-                    const BackwardScratch<T>& s) const {
+                    const BackwardScratch<T, S>& s) const {
     const int64_t row = job.tile.q_row + step.q0;
     simd_.load({job.call.q, row, step.nq, step.head}, s.q, ld_qk_);
     simd_.load({job.call.dout, row, step.nq, step.head}, s.dout, ld_v_);
     const T* const lse = static_cast<const T*>(job.call.lse.data);
     const T* const delta = static_cast<const T*>(job.call.delta.data);
+    if constexpr (!std::is_same_v<S, T>) {
+      std::copy_n(s.dout, padded(step.nq) * ld_v_, s.dout_wide);
+    }
     constexpr T kInfinity = std::numeric_limits<T>::infinity();
+    const double natural = ScoreUnits<T>(job.call.scale).natural;
+    std::fill_n(s.lse_rest, padded(step.nq), T{0});
     for (int64_t i = 0; i < step.nq; ++i) {
       const T value = lse[job.call.lse.offset(row + i, step.head)];
+      const double scores = value / natural;
+      s.lse[i] = static_cast<T>(scores);
+      if (std::isfinite(s.lse[i])) s.lse_rest[i] = static_cast<T>(scores - s.lse[i]);
       // +inf makes every probability of a row that sees no key 0.
-      s.lse[i] = value == -kInfinity ? kInfinity : static_cast<T>(value * std::numbers::log2e);
+      if (value == -kInfinity) s.lse[i] = kInfinity;
       s.delta[i] = delta[job.call.delta.offset(row + i, step.head)];
     }
     std::fill(s.lse + step.nq, s.lse + padded(step.nq), kInfinity);
-    std::fill(s.delta + step.nq, s.delta + padded(step.nq), T{0});
+    std::fill(s.delta + step.nq, s.delta + padded(step.nq), S{0});
   }
 
-  void step(const BackwardJob& job, const BackwardScratch<T>& s, const BackwardStep& step) const {
+  void step(const BackwardJob& job, const BackwardScratch<T, S>& s,
+            const BackwardStep& step) const {
     load_queries(job, step, s);
     const int64_t queries = padded(step.nq);
     const int64_t keys = padded(job.nk);
     for_chunks(queries, [&](int64_t q, int i) {
       for_chunks(keys, [&](int64_t k, int j) {
         score_[i][j](s.k_lanes + k, s.q + q * ld_qk_, s.p + q * block_ + k);
-        value_[i][j](s.v_lanes + k, s.dout + q * ld_v_, s.ds + q * block_ + k);
+        value_[i][j](s.v_lanes + k, s.dout_wide + q * ld_v_, s.dp + q * block_ + k);
       });
     });
-    simd_.gradient({.scores = s.p,
-                    .gradients = s.ds,
-                    .ld = block_,
-                    .lanes = keys,
-                    .queries = queries,
-                    .lse = s.lse,
-                    .delta = s.delta});
+    score_gradients(job, s, queries, keys);
     hide(job, step, s);
     for_chunks(queries, [&](int64_t q, int i) {
       for_chunks(keys, [&](int64_t k, int j) {
@@ -215,8 +208,20 @@ class TiledBackward final : public Plan {
     add_dq(job, step, s);
   }
 
+  /// P and dS = P (dP - delta).
+  void score_gradients(const BackwardJob& job, const BackwardScratch<T, S>& s, int64_t queries,
+                       int64_t keys) const {
+    const T log2 = ScoreUnits<T>(job.call.scale).log2;
+    if constexpr (std::is_same_v<S, T>) {
+      simd_.gradient({s.p, s.ds, block_, keys, queries, s.lse, s.lse_rest, s.delta, log2});
+    } else {
+      wide_gradient({s.p, s.dp, s.ds, block_, keys, queries, s.lse, s.lse_rest, s.delta, log2});
+    }
+  }
+
   /// Zeroes what unseen pairs and padding lanes left behind, be it inf or NaN.
-  void hide(const BackwardJob& job, const BackwardStep& step, const BackwardScratch<T>& s) const {
+  void hide(const BackwardJob& job, const BackwardStep& step,
+            const BackwardScratch<T, S>& s) const {
     const Band band = shifted(job.tile.tile.band, step.q0, job.k0);
     const int64_t lanes = padded(job.nk);
     if (lanes == job.nk && full(band, step.nq, job.nk)) return;
@@ -230,14 +235,15 @@ class TiledBackward final : public Plan {
   }
 
   /// Blocks of keys add to a row of dq in ascending order, whoever computes them.
-  void add_dq(const BackwardJob& job, const BackwardStep& step, const BackwardScratch<T>& s) const {
+  void add_dq(const BackwardJob& job, const BackwardStep& step,
+              const BackwardScratch<T, S>& s) const {
     job.tickets.pass(job.item, step.position);
     if (job.before >= 0) job.tickets.await(job.before, step.position + 1);
     add(job.call.dq, job.tile.q_row + step.q0, step.nq, step.head, s.dq, ld_qk_, job.call.scale);
     job.tickets.pass(job.item, step.position + 1);
   }
 
-  void flush(const BackwardJob& job, const BackwardScratch<T>& s) const {
+  void flush(const BackwardJob& job, const BackwardScratch<T, S>& s) const {
     const int64_t row = job.tile.k_row + job.k0;
     add(job.call.dk, row, job.nk, job.head, s.dk, ld_qk_, job.call.scale);
     add(job.call.dv, row, job.nk, job.head, s.dv, ld_v_, 1);
@@ -260,8 +266,9 @@ class TiledBackward final : public Plan {
   int64_t ld_v_;
   int64_t slot_ = 0;  // elements of one thread's scratch
   const Simd<T>& simd_ = simd<T>();
-  ProductTable<T> score_, value_, dk_, dv_;  // [queries][keys]
-  std::array<ProductTable<T>, 2> dq_;        // [adds][queries][keys]
+  ProductTable<T> score_, dk_, dv_;    // [queries][keys]
+  ProductTable<S> value_;              // likewise
+  std::array<ProductTable<T>, 2> dq_;  // [adds][queries][keys]
 };
 
 }  // namespace
@@ -269,9 +276,12 @@ class TiledBackward final : public Plan {
 std::shared_ptr<const Plan> make_tiled_backward(const TileProblem& problem,
                                                 std::shared_ptr<Workers> workers) {
   if (problem.dtype == DType::kF64) {
-    return std::make_shared<TiledBackward<double>>(problem, std::move(workers));
+    return std::make_shared<TiledBackward<double, double>>(problem, std::move(workers));
   }
-  return std::make_shared<TiledBackward<float>>(problem, std::move(workers));
+  if (problem.dtype == DType::kF32) {
+    return std::make_shared<TiledBackward<float, double>>(problem, std::move(workers));
+  }
+  return std::make_shared<TiledBackward<float, float>>(problem, std::move(workers));
 }
 
 }  // namespace longspan::cpu

@@ -1,6 +1,5 @@
 #include <cmath>
 #include <limits>
-#include <numbers>
 
 #include "base/workers.h"
 #include "providers/cpu/blocks.h"
@@ -139,8 +138,8 @@ class TiledForward final : public Plan {
   void load_queries(const Job& job, const Scratch<T>& s) const {
     const int64_t lanes = padded(job.nq);
     simd_.load({job.call.q, job.tile.q_row + job.q0, job.nq, job.head}, s.k, ld_qk_);
-    transpose(s.k, ld_qk_, lanes, problem_.dim_qk,
-              static_cast<T>(job.call.scale * std::numbers::log2e), s.q, block_);
+    transpose(s.k, ld_qk_, lanes, problem_.dim_qk, ScoreUnits<T>(job.call.scale).factor, s.q,
+              block_);
     std::fill_n(s.max, lanes, -std::numeric_limits<T>::infinity());
     std::fill_n(s.sum, lanes, T{0});
   }
@@ -164,7 +163,8 @@ class TiledForward final : public Plan {
                    .keys = nk,
                    .max = s.max,
                    .sum = s.sum,
-                   .decay = s.decay});
+                   .decay = s.decay,
+                   .log2 = ScoreUnits<T>(job.call.scale).log2});
     std::fill_n(s.s + nk * block_, (keys - nk) * block_, T{0});
     T* const target = first ? s.o : s.part;
     for_chunks(lanes, [&](int64_t q, int i) {
@@ -189,13 +189,14 @@ class TiledForward final : public Plan {
 
   /// Merges the block into the carried rows. Rows that saw no key stay as they are.
   void store(const Job& job, const Scratch<T>& s) const {
+    const double natural = ScoreUnits<T>(job.call.scale).natural;
     for (int64_t i = 0; i < job.nq; ++i) {
       if (s.sum[i] == 0) continue;  // else at least 1, or NaN
       const int64_t row = job.tile.q_row + job.q0 + i;
       T* const o = static_cast<T*>(job.call.o.data) + job.call.o.offset(row, job.head);
       T* const lse = static_cast<T*>(job.call.lse.data) + job.call.lse.offset(row, job.head);
       const double sum = s.sum[i];
-      const double here = (s.max[i] + std::log2(sum)) * std::numbers::ln2;
+      const double here = s.max[i] * natural + std::log(sum);
       const double carried = *lse;
       if (carried == -std::numeric_limits<double>::infinity()) {
         simd_.merge(o, s.o + i * ld_v_, 0, static_cast<T>(1 / sum), problem_.dim_v);
