@@ -105,6 +105,25 @@ TEST(Cases, FullMaskOnZigzag) {
   }
 }
 
+TEST(Cases, RowsOfOneKey) {
+  // Their dq is 0 by cancellation, and what is left of it stands beside the few other rows.
+  for (const char* dtype : {"f32", "f16", "bf16"}) {
+    expect_everywhere(
+        fmt::format("dtype={} heads=3/3 dim=96 lengths=2,94 mask=none kv_lengths=226,1", dtype),
+        "contiguous");
+    expect_everywhere(
+        fmt::format("dtype={} heads=2/2 dim=64 lengths=1,1,1,1,1,1,1,1,2 mask=causal", dtype),
+        "balanced");
+  }
+}
+
+TEST(Cases, SharpSoftmax) {
+  for (const char* dtype : {"f32", "f16", "bf16"}) {
+    expect_everywhere(
+        fmt::format("dtype={} heads=4/2 dim=64 lengths=96 mask=causal scale=-1", dtype), "zigzag");
+  }
+}
+
 TEST(Cases, LengthThatNothingDivides) {
   const Case base{.problem = "dtype=f32 heads=8/2 dim=64 lengths=2999 mask=causal",
                   .ranks = 4,
