@@ -37,7 +37,7 @@ def cumulative_lengths(tool):
     refuse(tool, inputs(cu_seqlens_q=cu([0, 12])), "need 12 rows", "'q' has only 10")
     refuse(tool, inputs(cu_seqlens_k=cu([0, 12])), "need 12 rows", "'k' has only 10")
     refuse(tool, inputs(cu_seqlens_q=cu([0])), "cu_seqlens_q has 1 entries")
-    refuse(tool, inputs(cu_seqlens_q=cu([0, 4, 10])), "kv_")  # one key sequence, two of queries
+    refuse(tool, inputs(cu_seqlens_k=cu([0, 4, 10])), "kv_")  # one query sequence, two of keys
     refuse(
         tool, inputs(cu_seqlens_q=files.tensor("F32", [2])), "'cu_seqlens_q' is F32", "I32 or I64"
     )

@@ -125,6 +125,17 @@ def missing_dout(tool):
     same_results(tool, "full.safetensors", "again.safetensors")
 
 
+def keys_follow_queries(tool):
+    """Without cu_seqlens_k, keys are as long as queries."""
+    problem = "dtype=f32 heads=2/1 dim=8 lengths=7,0,12 mask=causal layout=thd"
+    tool.expect_pass(["run", "--problem", problem, "--output", "both.safetensors"])
+    tensors, metadata = files.read(tool.path("both.safetensors"))
+    kept = {name: tensors[name] for name in ("q", "k", "v", "dout", "cu_seqlens_q")}
+    files.write(tool.path("one.safetensors"), kept, {"problem": "mask=causal"})
+    tool.expect_pass(["run", "--input", "one.safetensors", "--output", "follows.safetensors"])
+    same_results(tool, "both.safetensors", "follows.safetensors")
+
+
 def strategies(tool):
     for forward, backward in (
         ("ring", "ring"),
@@ -322,6 +333,7 @@ def cases():
         output_contents,
         an_existing_output_survives,
         missing_dout,
+        keys_follow_queries,
         strategies,
         partitions,
         sixteen_bits,

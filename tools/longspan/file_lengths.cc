@@ -102,15 +102,27 @@ Result<Sizes> from_cumulative(const SafetensorsFile& file, const FileSide& side,
   return sizes;
 }
 
+/// Without cu_seqlens_k, keys are as long as the queries that cu_seqlens_q describes.
+bool keys_follow_queries(const SafetensorsFile& file, const FileSide& side) {
+  return side.lengths == "kv_lengths" && file.find(side.cumulative) == nullptr &&
+         file.find("cu_seqlens_q") != nullptr;
+}
+
+/// `resolved` holds the queries' sizes already when the side is that of the keys.
 Result<Sizes> from_text(const SafetensorsFile& file, const FileSide& side,
-                        const ProblemFields& given) {
+                        const ProblemFields& given, const ProblemFields& resolved) {
   if (file.find(side.cumulative + "_padded") != nullptr) {
     return fault(file, fmt::format("{0}_padded needs {0} beside it", side.cumulative));
   }
   std::optional<List> lengths = list(given, side.lengths);
   // The text's own default: keys are as long as queries.
   if (!lengths && side.lengths == "kv_lengths") lengths = list(given, "lengths");
-  const std::optional<List> padded = list(given, side.padded);
+  std::optional<List> padded = list(given, side.padded);
+  if (!lengths && keys_follow_queries(file, side)) {
+    lengths = list(resolved, "lengths");
+    if (side.packed && !padded) padded = list(resolved, "padded");
+    if (!side.packed) padded = List(static_cast<size_t>(side.batch), side.seq);
+  }
   if (!lengths) {
     const List whole(side.packed ? 1 : static_cast<size_t>(side.batch), side.seq);
     return Sizes{whole, side.packed && padded ? *padded : whole};
@@ -155,14 +167,15 @@ std::string text(const List& values) { return fmt::format("{}", fmt::join(values
 Result<ProblemFields> with_lengths(const SafetensorsFile& file, const FileSide& side,
                                    const ProblemFields& given, ProblemFields fields) {
   const bool cumulative = file.find(side.cumulative) != nullptr;
-  LONGSPAN_TRY(const Sizes sizes,
-               cumulative ? from_cumulative(file, side, given) : from_text(file, side, given));
+  LONGSPAN_TRY(const Sizes sizes, cumulative ? from_cumulative(file, side, given)
+                                             : from_text(file, side, given, fields));
   LONGSPAN_CHECK_OK(check_extents(file, side, sizes));
   LONGSPAN_CHECK_OK(agree(file, side.padded, list(given, side.padded), sizes.extents,
                           fmt::format("tensor '{}'", side.tensor)));
   LONGSPAN_CHECK_OK(agree(file, side.tokens, list(given, side.tokens), {side.rows()},
                           fmt::format("tensor '{}'", side.tensor)));
-  const bool stated = given.values.contains(side.lengths) || given.values.contains("lengths");
+  const bool stated = given.values.contains(side.lengths) || given.values.contains("lengths") ||
+                      keys_follow_queries(file, side);
   if (!cumulative && stated && !given.values.contains(side.tokens) &&
       sum(sizes.extents) != side.rows()) {
     return fault(file,
