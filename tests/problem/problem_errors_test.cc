@@ -36,6 +36,14 @@ std::string with(std::string_view key, std::string_view value) {
   return text + std::string(key) + "=" + std::string(value);
 }
 
+TEST(ProblemErrors, ScaleMustFitTheArithmetic) {
+  const auto narrow = parse_problem("dtype=bf16 heads=1/1 dim=8 lengths=4 scale=1e300");
+  ASSERT_FALSE(narrow.ok());
+  EXPECT_NE(narrow.error().message.find("scale=1e+300"), std::string::npos);
+  EXPECT_NE(narrow.error().message.find("1e+38"), std::string::npos);
+  EXPECT_TRUE(parse_problem("dtype=f64 heads=1/1 dim=8 lengths=4 scale=1e300").ok());
+}
+
 TEST(ProblemErrors, UnknownKeysNameAllKeys) {
   const std::string message = refusal_with("strategy=ring");
   EXPECT_THAT(message, HasSubstr("unknown key \"strategy\" (value \"ring\")"));

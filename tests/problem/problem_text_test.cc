@@ -162,7 +162,7 @@ double random_scale(Random& random, const Problem& p) {
     case 1: return 0;
     case 2:
       return std::ldexp(static_cast<double>(random.bits()),
-                        static_cast<int>(random.between(-1100, 950)));
+                        static_cast<int>(random.between(-1100, p.dtype == DType::kF64 ? 950 : 60)));
     case 3: return -std::ldexp(static_cast<double>(random.bits()), -64);
     default: return 5e-324;
   }
