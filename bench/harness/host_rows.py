@@ -33,7 +33,7 @@ def fingerprint():
         "cpu": model,
         "cores": os.cpu_count(),
         "compiler": output_of("c++", "--version").splitlines()[0],
-        "system": platform.platform(terse=True),
+        "system": f"{platform.system()} {platform.machine()}",
         "load_before": os.getloadavg()[0],
     }
 
