@@ -3,8 +3,8 @@
 
 usage: host_rows.py BUILD_DIR OUTPUT.jsonl [--rounds N]
 
-BUILD_DIR holds bench/bench_cpu_attention and bench/bench_host_overhead. One row per case and arm;
-the fields are those of docs/reference/files_and_json.md. Run it on a machine that does nothing else.
+BUILD_DIR holds bench/bench_cpu_attention and bench/bench_host_overhead. One row per case and arm,
+with the fields of docs/performance.md. Run it on a machine that does nothing else.
 """
 
 import argparse
