@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -14,6 +15,7 @@ struct Prepared {
   Schedule schedule;
   std::shared_ptr<const Plan> plan;  // null when this rank has no tiles
   size_t workspace_bytes = 0;        // schedule, then plan
+  uint64_t common_hash = 0;          // of rank 0's schedule and the provider: equal on every rank
 };
 
 class PreparedCall final : public Call {
@@ -30,7 +32,6 @@ class PreparedCall final : public Call {
 
   const Prepared& prepared(Direction d) const { return directions_[static_cast<size_t>(d)]; }
   int rank() const { return rank_; }
-  const Setting& setting() const { return setting_; }
 
  private:
   Setting setting_;

@@ -79,6 +79,10 @@ Result<Prepared> EngineImpl::prepare_direction(const Setting& setting, Direction
   const int ranks = setting.topology.ranks();
   const int rank = communicator_->rank();
   Prepared prepared;
+  // The schedule of rank 0 stands for all: every rank derives it from the same facts.
+  const auto hash = [&](const Schedule& first) {
+    return hash_schedule(first) * 31 + hash_bytes(selection.provider->name());
+  };
   if (options_.check_schedules && ranks <= kMostCheckedRanks) {
     std::vector<Schedule> all;
     for (int r = 0; r < ranks; ++r) {
@@ -86,8 +90,11 @@ Result<Prepared> EngineImpl::prepare_direction(const Setting& setting, Direction
       all.push_back(std::move(schedule));
     }
     LONGSPAN_CHECK_OK(check(setting, all));
+    prepared.common_hash = hash(all.front());
     prepared.schedule = std::move(all[static_cast<size_t>(rank)]);
   } else {
+    LONGSPAN_TRY(const Schedule first, selection.strategy->build(setting, direction, 0));
+    prepared.common_hash = hash(first);
     LONGSPAN_TRY(prepared.schedule, selection.strategy->build(setting, direction, rank));
   }
   prepared.workspace_bytes = static_cast<size_t>(prepared.schedule.workspace_bytes);
@@ -116,19 +123,6 @@ Result<std::shared_ptr<const PreparedCall>> EngineImpl::build(const Problem& pro
                                               communicator_->rank());
 }
 
-/// The schedule of rank 0 stands for all: every rank derives it from the same facts.
-Result<uint64_t> common_hash(const PreparedCall& call, const Setting& setting) {
-  uint64_t hash = 0;
-  for (const auto& [direction, selection] :
-       {std::pair{Direction::kForward, &call.explanation().forward},
-        std::pair{Direction::kBackward, &call.explanation().backward}}) {
-    LONGSPAN_TRY(const Schedule first, selection->strategy->build(setting, direction, 0));
-    hash = hash * 31 + hash_schedule(first);
-    hash = hash * 31 + hash_bytes(selection->provider->name());
-  }
-  return hash;
-}
-
 void EngineImpl::give_up(const Error& reason) {
   communicator_->abandon(reason);
   broken_ = reason;
@@ -153,17 +147,13 @@ Result<std::shared_ptr<const Call>> EngineImpl::prepare(const Problem& problem) 
   const auto checked = validated(problem);
   LONGSPAN_CHECK_OK(agree(facts(problem, options_, communicator_->topology()),
                           checked.ok() ? Status() : Status(checked.error())));
-  auto built = build(*checked);
+  const auto built = build(*checked);
   Fact schedule{"schedule", 0};
-  Status outcome;
   if (built.ok()) {
-    auto hash = common_hash(**built, (*built)->setting());
-    if (hash.ok()) schedule.hash = *hash;
-    if (!hash.ok()) outcome = std::move(hash).error();
-  } else {
-    outcome = built.error();
+    schedule.hash = (*built)->prepared(Direction::kForward).common_hash * 31 +
+                    (*built)->prepared(Direction::kBackward).common_hash;
   }
-  LONGSPAN_CHECK_OK(agree({&schedule, 1}, outcome));
+  LONGSPAN_CHECK_OK(agree({&schedule, 1}, built.ok() ? Status() : Status(built.error())));
   calls_.push_front({problem, *built});
   if (calls_.size() > kMostCalls) calls_.pop_back();
   return std::shared_ptr<const Call>(*built);
@@ -198,29 +188,30 @@ Status EngineImpl::run(const Call& call, Direction direction, const OperandViews
   return {};
 }
 
-Status EngineImpl::forward(const Call& call, const ForwardOperands& x, const Saved& saved,
-                           Workspace workspace, Stream&) {
-  LONGSPAN_CHECK_OK(broken_);
-  LONGSPAN_CHECK_OK(check_binding(call, x, saved, workspace));
+/// The tensors that both directions have.
+template <class Operands>
+OperandViews common_views(const Operands& x) {
   OperandViews views;
   at(views, Quantity::kQ) = x.q;
   at(views, Quantity::kK) = x.k;
   at(views, Quantity::kV) = x.v;
   at(views, Quantity::kO) = x.o;
   at(views, Quantity::kLse) = x.lse;
-  return run(call, Direction::kForward, views, saved, workspace, x.scale);
+  return views;
+}
+
+Status EngineImpl::forward(const Call& call, const ForwardOperands& x, const Saved& saved,
+                           Workspace workspace, Stream&) {
+  LONGSPAN_CHECK_OK(broken_);
+  LONGSPAN_CHECK_OK(check_binding(call, x, saved, workspace));
+  return run(call, Direction::kForward, common_views(x), saved, workspace, x.scale);
 }
 
 Status EngineImpl::backward(const Call& call, const BackwardOperands& x, const Saved& saved,
                             Workspace workspace, Stream&) {
   LONGSPAN_CHECK_OK(broken_);
   LONGSPAN_CHECK_OK(check_binding(call, x, saved, workspace));
-  OperandViews views;
-  at(views, Quantity::kQ) = x.q;
-  at(views, Quantity::kK) = x.k;
-  at(views, Quantity::kV) = x.v;
-  at(views, Quantity::kO) = x.o;
-  at(views, Quantity::kLse) = x.lse;
+  OperandViews views = common_views(x);
   at(views, Quantity::kDout) = x.dout;
   at(views, Quantity::kDq) = x.dq;
   at(views, Quantity::kDk) = x.dk;
