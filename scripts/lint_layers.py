@@ -29,6 +29,8 @@ PUBLIC_OWNER = {
     "version.h": "base",
     "tensor.h": "tensor",
     "mask.h": "mask",
+    "modification.h": "mask",
+    "dropout.h": "problem",
     "problem.h": "problem",
     "partition.h": "partition",
     "provider.h": "providers",

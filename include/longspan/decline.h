@@ -20,7 +20,18 @@ enum class DeclineCode {
   kRanks,
   kTopology,  // nodes and ranks do not fit the strategy
   kStrategy,
-  kKey,  // a key of the problem text that is not honoured
+  kWindow,
+  kSoftcap,
+  kAlibi,
+  kBias,
+  kSink,
+  kDropout,
+  kPage,
+  kFp8,
+  kDeterministic,
+  kInvariant,
+  kMaxLogit,
+  kModification,
   kDevice,
   kNotBuilt,  // not compiled in; the detail names the CMake option
   kOff,       // barred by routing
@@ -29,7 +40,7 @@ enum class DeclineCode {
 std::string_view name(DeclineCode code);  // "dtype", "head_dim", ...
 
 struct Decline {
-  DeclineCode code = DeclineCode::kKey;
+  DeclineCode code = DeclineCode::kStrategy;
   std::string detail;
 };
 

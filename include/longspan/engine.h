@@ -35,7 +35,7 @@ struct Routing {
 Result<Routing> parse_routing(std::string_view text);
 
 struct DirectionOptions {
-  std::string strategy = "auto";
+  std::string strategy = "auto";  // backward also "none": forward alone is prepared
   Routing routing;
   bool operator==(const DirectionOptions&) const = default;
 };
@@ -80,8 +80,10 @@ struct Explanation {
   Selection backward;
   PartitionKind partition = PartitionKind::kContiguous;
   std::string partition_reason;
+  bool forward_only = false;  // backward is "none"
   bool ok() const {
-    return forward.provider && forward.strategy && backward.provider && backward.strategy;
+    return forward.provider && forward.strategy &&
+           (forward_only || (backward.provider && backward.strategy));
   }
   /// The declines that left a direction without strategy or provider, for an `unsupported` error.
   std::string text() const;
@@ -103,18 +105,34 @@ struct BufferSpec {
 /// Host execution has no streams; device ones come with the CUDA providers.
 struct Stream {};
 
+/// Tensors and values that only some problems have; a view without data is absent. Those per head
+/// cover all query heads of the problem and are whole on every rank, as is the bias.
+struct SideOperands {
+  TensorView sink;    // [1, 1, heads, 1], accumulator type; needed for sink=learnable
+  TensorView slopes;  // likewise, for alibi; absent: the default slopes
+  TensorView bias;    // [batch or 1, sq, heads or 1, skv] as Problem::bias_shape, dtype of q
+  std::optional<double> softcap;   // absent: the problem's
+  std::optional<Dropout> dropout;  // absent: the problem's, offset 0
+};
+
 /// One rank's tensors. Views follow Shard: [batch, seq] rows in local row order.
 struct ForwardOperands {
   TensorView q, k, v;
   TensorView o;    // written: dtype of the problem
   TensorView lse;  // written: accumulator type, dim 1, natural log; -inf where no key is seen
   double scale = 0;
+  SideOperands side;
+  TensorView max_logit;  // written, as side.sink: over all ranks; -inf where no pair is visible
 };
 
 struct BackwardOperands {
   TensorView q, k, v, o, lse, dout;
   TensorView dq, dk, dv;  // written
   double scale = 0;
+  SideOperands side;  // values as in forward
+  /// Written, accumulator type, shapes of sink and bias: what this rank's pairs contribute. The sum
+  /// over ranks is the gradient, as with every parameter that all ranks hold a copy of.
+  TensorView dsink, dbias;
 };
 
 /// Memory for the saved buffers that are no alias, in the order of saved_layout.

@@ -3,8 +3,10 @@
 
 #include "longspan/communicator.h"
 #include "longspan/decline.h"
+#include "longspan/dropout.h"
 #include "longspan/engine.h"
 #include "longspan/mask.h"
+#include "longspan/modification.h"
 #include "longspan/partition.h"
 #include "longspan/problem.h"
 #include "longspan/provider.h"

@@ -39,6 +39,8 @@ struct Interval {
 
 /// Tokens of `interval` below `limit`.
 Interval clip(Interval interval, int64_t limit);
+/// Tokens of `interval` in [begin, end).
+Interval between(Interval interval, int64_t begin, int64_t end);
 
 /// A rectangle of one sequence's score matrix. `band` is local: it relates the index inside q to
 /// the index inside k.

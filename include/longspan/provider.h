@@ -3,8 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -38,6 +38,22 @@ struct Workspace {
 
 inline constexpr size_t kWorkspaceAlignment = 64;
 
+/// What a problem asks of its scores beyond the scale: whether, not how much.
+struct Features {
+  bool window = false;
+  bool softcap = false;
+  bool alibi = false;
+  Bias bias = Bias::kNone;
+  bool dropout = false;
+  bool max_logit = false;  // forward raises it
+  bool paged = false;      // keys and values may be paged views; forward only
+  bool deterministic = false;
+  Fp8 fp8 = Fp8::kNone;
+  std::optional<std::string> modification;  // its key; plans of an empty one are never cached
+
+  bool operator==(const Features&) const = default;
+};
+
 /// What a provider is asked: the shapes of one rank's attend steps. Nothing here is a run-time
 /// value; the capacity bounds rows and tiles of any one call.
 struct TileProblem {
@@ -51,9 +67,9 @@ struct TileProblem {
   int64_t group_offset = 0;
   int64_t dim_qk = 0;
   int64_t dim_v = 0;
-  int64_t capacity_q = 0;                          // rows of q
-  int64_t capacity_k = 0;                          // rows of k of the largest part
-  std::map<std::string, std::string> not_offered;  // see Problem::not_offered
+  int64_t capacity_q = 0;  // rows of q
+  int64_t capacity_k = 0;  // rows of k of the largest part
+  Features features;
 
   bool operator==(const TileProblem&) const = default;
 };
@@ -64,7 +80,22 @@ struct PlacedTile {
   Tile tile;
   int64_t q_row = 0;
   int64_t k_row = 0;
+  int64_t shift = 0;  // Problem::shift of the sequence: where ALiBi's distance is 0
   bool operator==(const PlacedTile&) const = default;
+};
+
+/// Run-time values of what Features switches on. The score of query head h, query q and key k of a
+/// sequence (h of the problem's heads, q and k counted inside the sequence) is, in this order:
+///   s = scale q.k;  s = softcap tanh(s / softcap);  s += bias - slope_h |q + shift - k|;
+///   s = modification(s);  -inf where the tile's band or the modification hides the pair.
+/// Dropout multiplies the normalised probabilities by 0 or 1 / (1 - probability).
+struct ScoreTerms {
+  int64_t head_begin = 0;  // of the problem's query heads: the first that q holds
+  double softcap = 0;
+  TensorView slopes;  // [1, 1, the problem's query heads, 1], accumulator(dtype)
+  TensorView bias;    // [batch or 1, sq or 1, heads or 1, skv] of dtype; extents of 1 serve all
+  const Modification* modification = nullptr;
+  Dropout dropout;
 };
 
 /// O and LSE are carried: on entry the normalised result of all keys seen so far (O = 0 and
@@ -78,6 +109,10 @@ struct ForwardTiles {
   TensorView lse;  // [rows_q, heads_q, 1], accumulator(dtype), natural log
   std::span<const PlacedTile> tiles;
   double scale = 1;
+  ScoreTerms terms;
+  /// [1, 1, the problem's query heads, 1], accumulator(dtype): raised to the largest visible score
+  /// of each head that q holds.
+  TensorView max_logit;
 };
 
 /// Adds the tiles' gradients to dq, dk and dv. delta = rowsum(dout * o), and lse is that of the
@@ -90,6 +125,8 @@ struct BackwardTiles {
   TensorView dq, dk, dv;  // accumulator(dtype)
   std::span<const PlacedTile> tiles;
   double scale = 1;
+  ScoreTerms terms;
+  TensorView dbias;  // as terms.bias but accumulator(dtype): the tiles' gradients are added
 };
 
 /// Immutable once prepared; run from several threads at once with a workspace each. No allocation

@@ -30,7 +30,10 @@ enum class StepKind {
   kPack,           // copies into exchange buffers, converting where the types differ
   kUnpack,         // copies out of exchange buffers and accumulators, converting likewise
   kAccumulate,     // adds rows, accumulator type
-  kFill,           // writes 0, or -inf into lse
+  kMaximum,        // takes the larger of two rows: max_logit
+  kSink,           // the sink logit enters O and LSE
+  kSinkGradient,   // dsink of the rows, from LSE and delta
+  kFill,           // writes 0, or -inf into lse and max_logit
 };
 
 /// Compute steps run in the order of the list. A transfer step starts once its `after` steps are
@@ -45,7 +48,8 @@ std::string_view name(Lane lane);
 enum class Space { kOperand, kSaved, kWorkspace };
 
 /// What the rows of a buffer are. Gradients and O may be partial results in accumulator type.
-enum class Quantity { kQ, kK, kV, kO, kLse, kDout, kDelta, kDq, kDk, kDv };
+/// max_logit has one row, which belongs to no token.
+enum class Quantity { kQ, kK, kV, kO, kLse, kMaxLogit, kDout, kDelta, kDq, kDk, kDv };
 
 std::string_view name(Space space);
 std::string_view name(Quantity quantity);  // "q", "k", ..., "lse", "dout", "delta", "dq", ...
@@ -113,10 +117,11 @@ struct Step {
   Lane lane = Lane::kCompute;
   std::vector<StepId> after;                         // earlier steps that must be done
   std::vector<Part> parts;                           // attend, attend_backward
-  BufferId q = kNone, o = kNone, lse = kNone;        // attend; o also delta
+  BufferId q = kNone, o = kNone, lse = kNone;        // attend; o also delta, sink; lse also sinks
+  BufferId max_logit = kNone;                        // attend, where it is asked for
   BufferId dout = kNone, delta = kNone, dq = kNone;  // backward, delta
-  std::vector<Copy> copies;  // pack, unpack, accumulate; delta: src o (and dout), dst delta
-  std::vector<Fill> fills;
+  std::vector<Copy> copies;       // pack, unpack, accumulate; delta: src o (and dout), dst delta
+  std::vector<Fill> fills;        // sinks: the rows of lse (o and delta have the same)
   std::vector<Message> messages;  // transfer steps
 };
 
@@ -143,7 +148,8 @@ struct Setting {
   Problem problem;
   Partition partition;
   Topology topology;
-  std::string forward;  // the strategies of both directions: what forward keeps depends on both
+  /// The strategies of both directions: what forward keeps depends on both. Backward may be "none".
+  std::string forward;
   std::string backward;
 };
 

@@ -34,11 +34,16 @@ struct TensorView {
   int64_t stride_batch = 0;
   int64_t stride_seq = 0;
   int64_t stride_head = 0;
+  /// Paged keys or values: `batch` entries, each the number of a page of `seq` rows in a pool of
+  /// `page_count` pages that lie stride_batch apart. Null: no paging.
+  const int32_t* pages = nullptr;
+  int64_t page_count = 0;
 
   int64_t rows() const { return batch * seq; }
   /// Elements from the first element to that of (row, head, 0).
   int64_t offset(int64_t row, int64_t head) const {
-    return (row / seq) * stride_batch + (row % seq) * stride_seq + head * stride_head;
+    const int64_t block = pages == nullptr ? row / seq : pages[row / seq];
+    return block * stride_batch + (row % seq) * stride_seq + head * stride_head;
   }
   /// Bytes from `data` to the end of the last element reached.
   int64_t extent_bytes() const;

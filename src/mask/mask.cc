@@ -38,6 +38,13 @@ Interval clip(Interval interval, int64_t limit) {
   return interval.slice(0, (limit - interval.begin + interval.stride - 1) / interval.stride);
 }
 
+Interval between(Interval interval, int64_t begin, int64_t end) {
+  const Interval below = clip(interval, end);
+  if (begin <= below.begin) return below;
+  const int64_t size = below.size();
+  return below.slice(std::min(size, ceil_div(begin - below.begin, below.stride)), size);
+}
+
 Band cut(Band band, Interval q, Interval k) {
   band = summable(band);
   const int64_t shift = k.begin - q.begin;

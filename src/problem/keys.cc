@@ -48,7 +48,7 @@ bool is_bias(std::string_view t) {
 }
 bool is_sink(std::string_view t) { return one_of(t, {"none", "off_by_one", "learnable"}); }
 bool is_dropout(std::string_view t) { return real(t) && *real(t) >= 0 && *real(t) < 1; }
-bool is_seed(std::string_view t) { return integer(t) && *integer(t) >= 0; }
+bool is_seed(std::string_view t) { return seed(t).has_value(); }
 bool is_fp8(std::string_view t) { return one_of(t, {"none", "delayed", "current", "mxfp8"}); }
 bool is_flag(std::string_view t) { return one_of(t, {"true", "false"}); }
 
@@ -56,6 +56,13 @@ bool is_flag(std::string_view t) { return one_of(t, {"true", "false"}); }
 
 std::optional<int64_t> integer(std::string_view text) {
   int64_t value = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (code != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::optional<uint64_t> seed(std::string_view text) {
+  uint64_t value = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (code != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
@@ -84,59 +91,61 @@ std::optional<std::vector<int64_t>> counts(std::string_view text, char separator
 namespace {
 
 constexpr std::array kKeys = {
-    Key{{"dtype", "f64, f32, f16, bf16", "required", "type of q, k, v, o and gradients", true},
-        is_dtype},
+    Key{{"dtype", "f64, f32, f16, bf16", "required", "type of q, k, v, o and gradients"}, is_dtype},
     Key{{"heads", "Q/KV, each 1..1048576, Q a multiple of KV", "required",
-         "query heads / key and value heads", true},
+         "query heads / key and value heads"},
         is_heads},
-    Key{{"dim", "1..576", "required", "head dimension of q and k", true}, is_dim},
+    Key{{"dim", "1..576", "required", "head dimension of q and k"}, is_dim},
     Key{{"lengths", "comma-separated integers 0..2147483648", "required",
-         "query tokens of each sequence", true},
+         "query tokens of each sequence"},
         is_lengths},
     Key{{"mask", "none, causal, bottom_right", "none",
-         "bottom_right means mask=causal align=bottom_right", true},
+         "bottom_right means mask=causal align=bottom_right"},
         is_mask},
-    Key{{"dim_v", "1..576", "dim", "head dimension of v and o", true}, is_dim},
+    Key{{"dim_v", "1..576", "dim", "head dimension of v and o"}, is_dim},
     Key{{"kv_lengths", "comma-separated integers 0..2147483648", "lengths",
-         "key tokens of each sequence", true},
+         "key tokens of each sequence"},
         is_lengths},
     Key{{"align", "top_left, bottom_right", "top_left",
-         "where the diagonal starts: shift 0, or key length - query length", true},
+         "where the diagonal starts: shift 0, or key length - query length"},
         is_align},
     Key{{"window", "L,R with -1 for unbounded", "-1,-1",
-         "query q sees keys from q + shift - L to q + shift + R", false},
+         "query q sees keys from q + shift - L to q + shift + R"},
         is_window},
     Key{{"padded", "comma-separated integers 0..2147483648", "lengths",
-         "rows that each sequence takes up in q", true},
+         "rows that each sequence takes up in q"},
         is_lengths},
     Key{{"kv_padded", "comma-separated integers 0..2147483648", "kv_lengths",
-         "rows that each sequence takes up in k and v", true},
+         "rows that each sequence takes up in k and v"},
         is_lengths},
     Key{{"tokens", "an integer 0..2147483648", "sum of padded",
-         "rows of q; more than the sum leaves unused rows at the end", true},
+         "rows of q; more than the sum leaves unused rows at the end"},
         is_tokens},
-    Key{{"kv_tokens", "an integer 0..2147483648", "sum of kv_padded", "rows of k and v", true},
+    Key{{"kv_tokens", "an integer 0..2147483648", "sum of kv_padded", "rows of k and v"},
         is_tokens},
     Key{{"layout", "bshd, sbhd, thd", "bshd when all extents are equal, else thd",
-         "order of the tensors' dimensions", true},
+         "order of the tensors' dimensions"},
         is_layout},
-    Key{{"scale", "a finite number", "1/sqrt(dim)", "factor on q.k", true}, is_real},
-    Key{{"softcap", "a number >= 0", "0", "logit soft cap, 0 = off", false}, is_softcap},
-    Key{{"alibi", "none, default", "none", "linear position bias", false}, is_alibi},
-    Key{{"bias", "none or 1,1 b,1 1,h b,h 1,1,1,s", "none", "additive bias", false}, is_bias},
-    Key{{"sink", "none, off_by_one, learnable", "none", "extra logit in the denominator", false},
-        is_sink},
-    Key{{"dropout", "a number in [0,1)", "0", "probability of dropping", false}, is_dropout},
-    Key{{"dropout_seed", "an integer >= 0", "the run's seed", "seed of the dropout mask", false},
+    Key{{"scale", "a finite number", "1/sqrt(dim)", "factor on q.k"}, is_real},
+    Key{{"softcap", "a number >= 0", "0", "logit soft cap, 0 = off"}, is_softcap},
+    Key{{"alibi", "none, default", "none", "linear position bias"}, is_alibi},
+    Key{{"bias", "none or 1,1 b,1 1,h b,h 1,1,1,s", "none", "additive bias"}, is_bias},
+    Key{{"sink", "none, off_by_one, learnable", "none", "extra logit in the denominator"}, is_sink},
+    Key{{"dropout", "a number in [0,1)", "0", "probability of dropping"}, is_dropout},
+    Key{{"dropout_seed", "an integer 0..2^64-1", "the run's seed", "seed of the dropout mask"},
         is_seed},
-    Key{{"page", "an integer 0..2147483648", "0", "tokens a page of keys and values, 0 = off",
-         false},
+    Key{{"page", "an integer 0..2147483648", "0", "tokens a page of keys and values, 0 = off"},
         is_tokens},
-    Key{{"fp8", "none, delayed, current, mxfp8", "none", "8-bit recipe", false}, is_fp8},
-    Key{{"deterministic", "true, false", "false", "equal bits from run to run", false}, is_flag},
-    Key{{"invariant", "true, false", "false", "equal bits for any number of ranks", false},
-        is_flag},
-    Key{{"max_logit", "true, false", "false", "return the largest logit per head", false}, is_flag},
+    Key{{"fp8", "none, delayed, current, mxfp8", "none", "8-bit recipe"}, is_fp8},
+    Key{{"deterministic", "true, false", "false", "equal bits from run to run"}, is_flag},
+    Key{{"invariant", "true, false", "false", "equal bits for any number of ranks"}, is_flag},
+    Key{{"max_logit", "true, false", "false", "return the largest logit per head"}, is_flag},
+    Key{{"prefix", "comma-separated integers 0..2147483648", "no prefix",
+         "first keys of each sequence that every query sees, whatever mask and window"},
+        is_lengths},
+    Key{{"chunk", "an integer 0..2147483648", "0",
+         "queries see only keys of their own chunk of this many tokens, 0 = off"},
+        is_tokens},
 };
 
 std::string all_key_names() {
@@ -153,13 +162,6 @@ const Key* find(std::string_view name) {
   const auto found = std::find_if(kKeys.begin(), kKeys.end(),
                                   [&](const Key& key) { return key.info.name == name; });
   return found == kKeys.end() ? nullptr : &*found;
-}
-
-bool is_default(const Key& key, std::string_view value) {
-  if (value == key.info.standard) return true;
-  if (key.accepts == is_softcap || key.accepts == is_dropout) return *real(value) == 0;
-  if (key.info.name == "page") return *integer(value) == 0;
-  return false;
 }
 
 Status check(std::string_view name, std::string_view value) {

@@ -24,11 +24,10 @@ std::span<const Key> all();
 const Key* find(std::string_view name);
 /// invalid_argument naming key, value and what is allowed.
 Status check(std::string_view name, std::string_view value);
-/// Two spellings of the default are one: "0.0" of softcap is "0". `value` is accepted by `key`.
-bool is_default(const Key& key, std::string_view value);
 
 /// Null where the text is anything else.
 std::optional<int64_t> integer(std::string_view text);
+std::optional<uint64_t> seed(std::string_view text);
 std::optional<double> real(std::string_view text);  // finite
 /// Integers of [least, most].
 std::optional<std::vector<int64_t>> counts(std::string_view text, char separator, int64_t least,

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <set>
+#include <utility>
 
 namespace longspan {
 namespace {
@@ -96,6 +99,72 @@ Status check_size(const Problem& p) {
   return {};
 }
 
+/// What changes scores and probabilities.
+Status check_scores(const Problem& p) {
+  constexpr double kLargestCap = 1e38;  // as of the scale
+  if (!(p.softcap >= 0) || !(p.softcap <= (p.dtype == DType::kF64 ? 1e308 : kLargestCap))) {
+    return invalid(
+        fmt::format("softcap={}: must be 0 (off) or positive and at most {} (f64: 1e308)",
+                    p.softcap, kLargestCap));
+  }
+  if (!(p.dropout >= 0 && p.dropout < 1)) {
+    return invalid(fmt::format("dropout={}: must be in [0, 1)", p.dropout));
+  }
+  const ModificationRef& m = p.modification;
+  if (m && m.functions->derivative && !m.functions->score) {
+    return invalid("modification: it has a derivative but no score function; set both or neither");
+  }
+  return {};
+}
+
+Status check_mask(const Problem& p) {
+  for (const auto& [side, limit] : {std::pair{"left", p.window_left}, {"right", p.window_right}}) {
+    if (limit < -1 || limit > kMaxTokens) {
+      return invalid(
+          fmt::format("window: {} is {}; must be -1 (unbounded) to {}", side, limit, kMaxTokens));
+    }
+  }
+  if (p.chunk < 0 || p.chunk > kMaxTokens) {
+    return invalid(fmt::format("chunk={}: must be 0 (off) to {}", p.chunk, kMaxTokens));
+  }
+  const size_t sequences = p.lengths.sequences.size();
+  if (!p.prefix.empty() && p.prefix.size() != sequences) {
+    return invalid(
+        fmt::format("prefix has {} entries but lengths has {}; one per sequence is "
+                    "needed",
+                    p.prefix.size(), sequences));
+  }
+  for (size_t i = 0; i < p.prefix.size(); ++i) {
+    if (p.prefix[i] >= 0 && p.prefix[i] <= kMaxTokens) continue;
+    return invalid(
+        fmt::format("prefix: sequence {} has {}; must be 0..{}", i, p.prefix[i], kMaxTokens));
+  }
+  const std::array<int64_t, 4> bias = p.bias_shape();
+  const __int128 elements = static_cast<__int128>(bias[0]) * bias[1] * bias[2] * bias[3];
+  if (elements <= kMaxElements) return {};
+  return invalid(
+      fmt::format("bias={}: a tensor of [{}, {}, {}, {}], at most {} elements are "
+                  "allowed; use shorter sequences or another bias",
+                  name(p.bias), bias[0], bias[1], bias[2], bias[3], kMaxElements));
+}
+
+/// Every sequence starts a page of its own.
+Status check_pages(const Problem& p) {
+  if (p.page < 0 || p.page > kMaxTokens) {
+    return invalid(fmt::format("page={}: must be 0 (off) to {}", p.page, kMaxTokens));
+  }
+  if (p.page == 0) return {};
+  for (size_t i = 0; i < p.lengths.sequences.size(); ++i) {
+    const int64_t extent = p.lengths.sequences[i].k_extent;
+    if (extent % p.page == 0) continue;
+    return invalid(
+        fmt::format("kv_padded: sequence {} has extent {}, no multiple of page={}; leave "
+                    "kv_padded out or round it up",
+                    i, extent, p.page));
+  }
+  return {};
+}
+
 Status check_capacity(const Capacity& capacity, const Capacity& needed) {
   if (capacity.tokens_q >= needed.tokens_q && capacity.tokens_k >= needed.tokens_k &&
       capacity.sequences >= needed.sequences) {
@@ -117,34 +186,6 @@ bool uniform(const Lengths& lengths, int64_t Sequence::*extent, int64_t tokens) 
 
 }  // namespace
 
-std::string_view name(Direction direction) {
-  return direction == Direction::kForward ? "forward" : "backward";
-}
-std::string_view name(MaskKind kind) { return kind == MaskKind::kNone ? "none" : "causal"; }
-std::string_view name(Align align) {
-  return align == Align::kTopLeft ? "top_left" : "bottom_right";
-}
-std::string_view name(Layout layout) {
-  switch (layout) {
-    case Layout::kBSHD: return "bshd";
-    case Layout::kSBHD: return "sbhd";
-    case Layout::kTHD: return "thd";
-  }
-  return "";
-}
-
-Band Problem::band(const Sequence& sequence) const {
-  if (mask == MaskKind::kNone) return {};
-  const int64_t shift = align == Align::kTopLeft ? 0 : sequence.k_length - sequence.q_length;
-  return {-kUnbounded, shift};
-}
-
-int64_t Problem::visible_pairs() const {
-  int64_t pairs = 0;
-  for (const Sequence& s : lengths.sequences) pairs += area(band(s), s.q_length, s.k_length);
-  return pairs;
-}
-
 double Problem::flops(Direction direction) const {
   const double pairs = static_cast<double>(visible_pairs()) * static_cast<double>(heads_q);
   const auto qk = static_cast<double>(dim_qk);
@@ -152,8 +193,23 @@ double Problem::flops(Direction direction) const {
   return pairs * (direction == Direction::kForward ? 2 * (qk + v) : 2 * (3 * qk + 2 * v));
 }
 
+std::array<int64_t, 4> Problem::bias_shape() const {
+  if (bias == Bias::kNone) return {};
+  int64_t sq = 0;
+  int64_t skv = 0;
+  for (const Sequence& s : lengths.sequences) {
+    sq = std::max(sq, s.q_extent);
+    skv = std::max(skv, s.k_extent);
+  }
+  const bool batches = bias == Bias::kB1 || bias == Bias::kBH;
+  const bool heads = bias == Bias::k1H || bias == Bias::kBH;
+  return {batches ? static_cast<int64_t>(lengths.sequences.size()) : 1, heads ? heads_q : 1,
+          bias == Bias::k111S ? 1 : sq, skv};
+}
+
 Result<Problem> validated(Problem problem) {
   LONGSPAN_CHECK_OK(check_shape(problem));
+  LONGSPAN_CHECK_OK(check_scores(problem));
   const Lengths& lengths = problem.lengths;
   const Side q{"", &Sequence::q_length, &Sequence::q_extent, &Sequence::q_offset, lengths.tokens_q};
   const Side k{"kv_", &Sequence::k_length, &Sequence::k_extent, &Sequence::k_offset,
@@ -168,11 +224,32 @@ Result<Problem> validated(Problem problem) {
                     name(problem.layout)));
   }
   LONGSPAN_CHECK_OK(check_size(problem));
+  LONGSPAN_CHECK_OK(check_mask(problem));
+  LONGSPAN_CHECK_OK(check_pages(problem));
   const Capacity needed{lengths.tokens_q, lengths.tokens_k,
                         static_cast<int64_t>(lengths.sequences.size())};
   if (problem.capacity == Capacity{}) problem.capacity = needed;
   LONGSPAN_CHECK_OK(check_capacity(problem.capacity, needed));
   return problem;
+}
+
+Result<std::vector<int64_t>> lengths_from_ids(std::span<const int64_t> ids) {
+  std::vector<int64_t> lengths;
+  std::set<int64_t> seen;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (i > 0 && ids[i] == ids[i - 1]) {
+      ++lengths.back();
+      continue;
+    }
+    if (!seen.insert(ids[i]).second) {
+      return invalid(
+          fmt::format("document id {} comes back at token {} after another document; "
+                      "order the tokens by document",
+                      ids[i], i));
+    }
+    lengths.push_back(1);
+  }
+  return lengths;
 }
 
 Result<std::vector<int64_t>> lengths_from_cumulative(const std::vector<int64_t>& cu,

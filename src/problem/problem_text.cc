@@ -3,7 +3,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <utility>
 
 #include "longspan/problem.h"
 #include "problem/keys.h"
@@ -45,13 +47,20 @@ Status same_count(const List& values, const List& lengths, std::string_view key)
                              key, values.size(), lengths.size()));
 }
 
+/// Extents of keys: lengths rounded up to pages.
+List whole_pages(List lengths, int64_t page) {
+  if (page == 0) return lengths;
+  for (int64_t& length : lengths) length = (length + page - 1) / page * page;
+  return lengths;
+}
+
 Result<Lengths> make_lengths(const ProblemFields& fields) {
   const List q = list_or(fields, "lengths", {});
   const List k = list_or(fields, "kv_lengths", q);
   LONGSPAN_CHECK_OK(same_count(k, q, "kv_lengths"));
   const List q_padded = list_or(fields, "padded", q);
   LONGSPAN_CHECK_OK(same_count(q_padded, q, "padded"));
-  const List k_padded = list_or(fields, "kv_padded", k);
+  const List k_padded = list_or(fields, "kv_padded", whole_pages(k, integer_or(fields, "page", 0)));
   LONGSPAN_CHECK_OK(same_count(k_padded, q, "kv_padded"));
   Lengths lengths;
   lengths.sequences.reserve(q.size());
@@ -86,6 +95,14 @@ Layout parse_layout(std::string_view text) {
 Status set_mask(Problem& problem, const ProblemFields& fields) {
   const std::string* mask = find(fields, "mask");
   const std::string* align = find(fields, "align");
+  if (const std::string* window = find(fields, "window")) {
+    const List sides = *keys::counts(*window, ',', -1, kMaxTokens);
+    problem.window_left = sides[0];
+    problem.window_right = sides[1];
+  }
+  problem.prefix = list_or(fields, "prefix", {});
+  if (sum(problem.prefix) == 0) problem.prefix.clear();
+  problem.chunk = integer_or(fields, "chunk", 0);
   problem.mask = mask == nullptr || *mask == "none" ? MaskKind::kNone : MaskKind::kCausal;
   problem.align = align && *align == "bottom_right" ? Align::kBottomRight : Align::kTopLeft;
   if (mask == nullptr || *mask != "bottom_right") return {};
@@ -94,6 +111,48 @@ Status set_mask(Problem& problem, const ProblemFields& fields) {
   }
   problem.align = Align::kBottomRight;
   return {};
+}
+
+/// The value of `values` that is called as the key says, else the first: the default.
+template <class Value, size_t kCount>
+Value value_of(const ProblemFields& fields, const char* key,
+               const std::array<Value, kCount>& values) {
+  const std::string* text = find(fields, key);
+  for (const Value value : values) {
+    if (text && *text == name(value)) return value;
+  }
+  return values[0];
+}
+
+double real_or(const ProblemFields& fields, const char* key, double otherwise) {
+  const std::string* text = find(fields, key);
+  return text ? *keys::real(*text) : otherwise;
+}
+
+bool flag(const ProblemFields& fields, const char* key) {
+  const std::string* text = find(fields, key);
+  return text && *text == "true";
+}
+
+void set_scores(Problem& problem, const ProblemFields& fields) {
+  problem.scale = real_or(fields, "scale", 1 / std::sqrt(static_cast<double>(problem.dim_qk)));
+  problem.softcap = real_or(fields, "softcap", 0);
+  problem.alibi = value_of(fields, "alibi", std::array{Alibi::kNone, Alibi::kDefault});
+  problem.bias =
+      value_of(fields, "bias",
+               std::array{Bias::kNone, Bias::k11, Bias::kB1, Bias::k1H, Bias::kBH, Bias::k111S});
+  problem.sink =
+      value_of(fields, "sink", std::array{Sink::kNone, Sink::kOffByOne, Sink::kLearnable});
+  problem.dropout = real_or(fields, "dropout", 0);
+  if (const std::string* seed = find(fields, "dropout_seed")) {
+    problem.dropout_seed = keys::seed(*seed);
+  }
+  problem.page = integer_or(fields, "page", 0);
+  problem.fp8 =
+      value_of(fields, "fp8", std::array{Fp8::kNone, Fp8::kDelayed, Fp8::kCurrent, Fp8::kMxfp8});
+  problem.deterministic = flag(fields, "deterministic");
+  problem.invariant = flag(fields, "invariant");
+  problem.max_logit = flag(fields, "max_logit");
 }
 
 }  // namespace
@@ -142,16 +201,10 @@ Result<Problem> make_problem(const ProblemFields& fields) {
   problem.dim_qk = integer_or(fields, "dim", 0);
   problem.dim_v = integer_or(fields, "dim_v", problem.dim_qk);
   LONGSPAN_CHECK_OK(set_mask(problem, fields));
-  const std::string* scale = find(fields, "scale");
-  problem.scale = scale ? *keys::real(*scale) : 1 / std::sqrt(static_cast<double>(problem.dim_qk));
+  set_scores(problem, fields);
   LONGSPAN_TRY(problem.lengths, make_lengths(fields));
   const std::string* layout = find(fields, "layout");
   problem.layout = layout ? parse_layout(*layout) : default_layout(problem.lengths);
-  for (const keys::Key& key : keys::all()) {
-    const auto given = fields.values.find(std::string(key.info.name));
-    if (key.info.offered || given == fields.values.end()) continue;
-    if (!keys::is_default(key, given->second)) problem.not_offered.insert(*given);
-  }
   return validated(std::move(problem));
 }
 
@@ -173,21 +226,29 @@ std::string Problem::text() const {
   if (dim_v != dim_qk) text += fmt::format(" dim_v={}", dim_v);
   if (k != q) text += fmt::format(" kv_lengths={}", fmt::join(k, ","));
   if (align != Align::kTopLeft) text += fmt::format(" align={}", name(align));
-  const auto other = [&](const char* key) {
-    const auto found = not_offered.find(key);
-    if (found != not_offered.end()) text += fmt::format(" {}={}", key, found->second);
-  };
-  other("window");
+  if (window_left != -1 || window_right != -1) {
+    text += fmt::format(" window={},{}", window_left, window_right);
+  }
   if (q_padded != q) text += fmt::format(" padded={}", fmt::join(q_padded, ","));
-  if (k_padded != k) text += fmt::format(" kv_padded={}", fmt::join(k_padded, ","));
+  if (k_padded != whole_pages(k, page))
+    text += fmt::format(" kv_padded={}", fmt::join(k_padded, ","));
   if (lengths.tokens_q != sum(q_padded)) text += fmt::format(" tokens={}", lengths.tokens_q);
   if (lengths.tokens_k != sum(k_padded)) text += fmt::format(" kv_tokens={}", lengths.tokens_k);
   if (layout != default_layout(lengths)) text += fmt::format(" layout={}", name(layout));
   if (scale != 1 / std::sqrt(static_cast<double>(dim_qk))) text += fmt::format(" scale={}", scale);
-  for (const char* key : {"softcap", "alibi", "bias", "sink", "dropout", "dropout_seed", "page",
-                          "fp8", "deterministic", "invariant", "max_logit"}) {
-    other(key);
-  }
+  if (softcap != 0) text += fmt::format(" softcap={}", softcap);
+  if (alibi != Alibi::kNone) text += fmt::format(" alibi={}", name(alibi));
+  if (bias != Bias::kNone) text += fmt::format(" bias={}", name(bias));
+  if (sink != Sink::kNone) text += fmt::format(" sink={}", name(sink));
+  if (dropout != 0) text += fmt::format(" dropout={}", dropout);
+  if (dropout_seed) text += fmt::format(" dropout_seed={}", *dropout_seed);
+  if (page != 0) text += fmt::format(" page={}", page);
+  if (fp8 != Fp8::kNone) text += fmt::format(" fp8={}", name(fp8));
+  if (deterministic) text += " deterministic=true";
+  if (invariant) text += " invariant=true";
+  if (max_logit) text += " max_logit=true";
+  if (!prefix.empty()) text += fmt::format(" prefix={}", fmt::join(prefix, ","));
+  if (chunk != 0) text += fmt::format(" chunk={}", chunk);
   return text;
 }
 

@@ -24,8 +24,9 @@ Result<DType> parse_dtype(std::string_view text) {
 
 int64_t TensorView::extent_bytes() const {
   if (rows() == 0 || heads == 0 || dim == 0) return 0;
+  const int64_t blocks = pages == nullptr ? batch : page_count;
   const int64_t last =
-      (batch - 1) * stride_batch + (seq - 1) * stride_seq + (heads - 1) * stride_head + dim - 1;
+      (blocks - 1) * stride_batch + (seq - 1) * stride_seq + (heads - 1) * stride_head + dim - 1;
   return (last + 1) * size_of(dtype);
 }
 
