@@ -21,10 +21,14 @@ struct NamedView {
   int64_t rows;
   int64_t heads;
   int64_t dim;
+  bool may_be_paged = false;
 };
 
 Status fits_shape(const NamedView& v) {
   const TensorView& view = v.view;
+  if (view.pages != nullptr && !v.may_be_paged) {
+    return invalid(fmt::format("{} is paged, the plan was prepared without pages of it", v.name));
+  }
   if (view.batch < 0 || view.seq < 0 || view.rows() != v.rows) {
     return invalid(fmt::format("{} has {} rows, expected {}", v.name, view.rows(), v.rows));
   }
@@ -66,13 +70,16 @@ Status fits_carries(DType dtype, Carries carries, std::initializer_list<NamedVie
   return {};
 }
 
-Status fits_rows(const TileProblem& problem, int64_t rows_q, int64_t rows_k,
+Status fits_rows(const TileProblem& problem, int64_t rows_q, const TensorView& k,
                  std::span<const PlacedTile> tiles) {
+  const int64_t rows_k = k.rows();
+  // Rows behind the last token of the last page belong to no tile.
+  const int64_t unused = k.pages == nullptr ? 0 : std::max<int64_t>(k.seq - 1, 0);
   if (rows_q > problem.capacity_q) {
     return invalid(fmt::format("q has {} rows, the plan was prepared for at most {}", rows_q,
                                problem.capacity_q));
   }
-  if (rows_k > problem.capacity_k) {
+  if (rows_k > problem.capacity_k + unused) {
     return invalid(fmt::format("k has {} rows, the plan was prepared for at most {}", rows_k,
                                problem.capacity_k));
   }
@@ -83,6 +90,10 @@ Status fits_rows(const TileProblem& problem, int64_t rows_q, int64_t rows_k,
     if (t.q_row < 0 || nq > rows_q || t.q_row > rows_q - nq) {
       return invalid(
           fmt::format("tile {} has query rows [{}, {}) of {}", i, t.q_row, t.q_row + nq, rows_q));
+    }
+    if (nk > problem.capacity_k) {
+      return invalid(fmt::format("tile {} has {} keys, the plan was prepared for at most {}", i, nk,
+                                 problem.capacity_k));
     }
     if (t.k_row < 0 || nk > rows_k || t.k_row > rows_k - nk) {
       return invalid(
@@ -134,14 +145,22 @@ std::optional<Decline> refused_heads(const TileProblem& p) {
   return std::nullopt;
 }
 
+std::optional<Decline> refused_features(const TileProblem& p) {
+  if (p.features.fp8 != Fp8::kNone) {
+    return Decline{DeclineCode::kFp8,
+                   fmt::format("fp8={} is not offered; remove fp8", name(p.features.fp8))};
+  }
+  if (p.features.paged && p.direction == Direction::kBackward) {
+    return Decline{DeclineCode::kPage,
+                   "page: paged keys and values are forward only; backward needs them without "
+                   "pages, or ask for forward alone (backward strategy none)"};
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<Decline> refusal(const TileProblem& p, const Device& device) {
-  if (!p.not_offered.empty()) {
-    const auto& [key, value] = *p.not_offered.begin();
-    return Decline{DeclineCode::kKey,
-                   fmt::format("{}={} is not offered; remove the key", key, value)};
-  }
   if (device.name != "cpu") {
     return Decline{DeclineCode::kDevice, fmt::format("device {} is not cpu", device.name)};
   }
@@ -150,6 +169,7 @@ std::optional<Decline> refusal(const TileProblem& p, const Device& device) {
   }
   if (auto decline = refused_dims(p)) return decline;
   if (auto decline = refused_heads(p)) return decline;
+  if (auto decline = refused_features(p)) return decline;
   if (p.capacity_q < 0 || p.capacity_q > kMaxTokens) {
     return Decline{DeclineCode::kCapacity,
                    fmt::format("capacity of {} query rows not in 0..2^31", p.capacity_q)};
@@ -179,13 +199,15 @@ Status fits(const TileProblem& p, const ForwardTiles& t, Carries carries) {
   LONGSPAN_CHECK_OK(fits_direction(p, Direction::kForward));
   const int64_t rows_q = t.q.rows();
   const int64_t rows_k = t.k.rows();
-  LONGSPAN_CHECK_OK(fits_inputs(p.dtype, {{"q", t.q, rows_q, p.heads_q, p.dim_qk},
-                                          {"k", t.k, rows_k, p.heads_kv, p.dim_qk},
-                                          {"v", t.v, rows_k, p.heads_kv, p.dim_v}}));
+  LONGSPAN_CHECK_OK(
+      fits_inputs(p.dtype, {{"q", t.q, rows_q, p.heads_q, p.dim_qk},
+                            {"k", t.k, rows_k, p.heads_kv, p.dim_qk, p.features.paged},
+                            {"v", t.v, rows_k, p.heads_kv, p.dim_v, p.features.paged}}));
   LONGSPAN_CHECK_OK(
       fits_carries(p.dtype, carries,
                    {{"o", t.o, rows_q, p.heads_q, p.dim_v}, {"lse", t.lse, rows_q, p.heads_q, 1}}));
-  return fits_rows(p, rows_q, rows_k, t.tiles);
+  LONGSPAN_CHECK_OK(fits_rows(p, rows_q, t.k, t.tiles));
+  return fits_terms(p, t, carries);
 }
 
 Status fits(const TileProblem& p, const BackwardTiles& t, Carries carries) {
@@ -202,7 +224,8 @@ Status fits(const TileProblem& p, const BackwardTiles& t, Carries carries) {
                                   {"dq", t.dq, rows_q, p.heads_q, p.dim_qk},
                                   {"dk", t.dk, rows_k, p.heads_kv, p.dim_qk},
                                   {"dv", t.dv, rows_k, p.heads_kv, p.dim_v}}));
-  return fits_rows(p, rows_q, rows_k, t.tiles);
+  LONGSPAN_CHECK_OK(fits_rows(p, rows_q, t.k, t.tiles));
+  return fits_terms(p, t, carries);
 }
 
 Status fits(Workspace workspace, size_t needed) {

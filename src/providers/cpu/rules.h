@@ -18,13 +18,18 @@ std::optional<Decline> refusal(const TileProblem& problem, const Device& device)
 /// refusal() as the error that prepare returns.
 Status preparable(const TileProblem& problem, const Device& device);
 
-/// Types of O, LSE, delta and gradients: accumulator(dtype) alone, or f32 and f64 alike.
+/// Types of O, LSE, delta, slopes, largest logits and gradients: accumulator(dtype) alone, or f32
+/// and f64 alike.
 enum class Carries { kAccumulator, kAnyFloat };
 
 /// invalid_argument unless views, tiles and workspace fit what was prepared.
 Status fits(const TileProblem& problem, const ForwardTiles& tiles, Carries carries);
 Status fits(const TileProblem& problem, const BackwardTiles& tiles, Carries carries);
 Status fits(Workspace workspace, size_t needed);
+
+/// The part of the above that looks at score terms, and at the tensors that they come with.
+Status fits_terms(const TileProblem& problem, const ForwardTiles& tiles, Carries carries);
+Status fits_terms(const TileProblem& problem, const BackwardTiles& tiles, Carries carries);
 
 /// The key head of query head `head`.
 inline int64_t key_head(const TileProblem& problem, int64_t head) {
