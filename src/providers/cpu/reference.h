@@ -1,13 +1,24 @@
 // The oracle: attention row by row in float64, whatever the element type.
 #pragma once
 
+#include <memory>
+
 #include "longspan/provider.h"
+
+namespace longspan::cpu {
+
+std::shared_ptr<const Plan> make_reference_forward(const TileProblem& problem,
+                                                   std::shared_ptr<Workers> workers);
+std::shared_ptr<const Plan> make_reference_backward(const TileProblem& problem,
+                                                    std::shared_ptr<Workers> workers);
+
+}  // namespace longspan::cpu
 
 namespace longspan {
 
-/// Inputs are converted to float64 once per call; one score buffer of a row per thread. O, LSE,
-/// delta and gradients may be f32 or f64 views, so that a check of 16-bit inputs keeps full
-/// precision.
+/// Inputs are converted to float64 once per tile; one score buffer of a row per thread. O, LSE,
+/// delta, slopes, largest logits and gradients may be f32 or f64 views, so that a check of 16-bit
+/// inputs keeps full precision.
 class CpuReference final : public Provider {
  public:
   constexpr CpuReference() = default;

@@ -1,7 +1,5 @@
 #include "providers/cpu/reference_rows.h"
 
-#include "base/half.h"
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "providers/cpu/reference_rows.cc"
 #include <hwy/foreach_target.h>
@@ -72,14 +70,8 @@ HWY_EXPORT(loops);
 const RowLoops& row_loops() { return *HWY_DYNAMIC_DISPATCH(loops)(); }
 
 void read_row(const TensorView& view, int64_t row, int64_t head, double* dst) {
-  for (int64_t i = 0; i < view.dim; ++i) {
-    switch (view.dtype) {
-      case DType::kF64: dst[i] = row_of<double>(view, row, head)[i]; break;
-      case DType::kF32: dst[i] = row_of<float>(view, row, head)[i]; break;
-      case DType::kF16: dst[i] = f16_to_float(row_of<uint16_t>(view, row, head)[i]); break;
-      case DType::kBF16: dst[i] = bf16_to_float(row_of<uint16_t>(view, row, head)[i]); break;
-    }
-  }
+  const int64_t first = view.offset(row, head);
+  for (int64_t i = 0; i < view.dim; ++i) dst[i] = element(view, first + i);
 }
 
 void write_row(const TensorView& view, int64_t row, int64_t head, const double* src) {
@@ -90,13 +82,8 @@ void write_row(const TensorView& view, int64_t row, int64_t head, const double* 
 }
 
 void add_row(const TensorView& view, int64_t row, int64_t head, const double* src, double factor) {
-  for (int64_t i = 0; i < view.dim; ++i) {
-    const double value = src[i] * factor;
-    if (view.dtype == DType::kF64) row_of<double>(view, row, head)[i] += value;
-    if (view.dtype != DType::kF32) continue;
-    float& target = row_of<float>(view, row, head)[i];
-    target = static_cast<float>(target + value);
-  }
+  const int64_t first = view.offset(row, head);
+  for (int64_t i = 0; i < view.dim; ++i) add_element(view, first + i, src[i] * factor);
 }
 
 }  // namespace longspan::cpu

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "base/half.h"
 #include "longspan/tensor.h"
 
 namespace longspan::cpu {
@@ -15,6 +16,25 @@ struct RowLoops {
 
 /// Loops for this machine's vectors.
 const RowLoops& row_loops();
+
+/// Element `at` of a view of any type, counted from its first.
+inline double element(const TensorView& view, int64_t at) {
+  switch (view.dtype) {
+    case DType::kF64: return static_cast<const double*>(view.data)[at];
+    case DType::kF32: return static_cast<const float*>(view.data)[at];
+    case DType::kF16: return f16_to_float(static_cast<const uint16_t*>(view.data)[at]);
+    case DType::kBF16: return bf16_to_float(static_cast<const uint16_t*>(view.data)[at]);
+  }
+  return 0;
+}
+
+/// Element `at` of an f32 or f64 view += value, rounded once.
+inline void add_element(const TensorView& view, int64_t at, double value) {
+  if (view.dtype == DType::kF64) static_cast<double*>(view.data)[at] += value;
+  if (view.dtype != DType::kF32) return;
+  float& target = static_cast<float*>(view.data)[at];
+  target = static_cast<float>(target + value);
+}
 
 /// dst[0..dim) = a row of any element type.
 void read_row(const TensorView& view, int64_t row, int64_t head, double* dst);
