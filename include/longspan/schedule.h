@@ -143,12 +143,16 @@ struct Schedule {
   int64_t tile_count() const;
 };
 
+/// In the place of backward's strategy: forward alone.
+inline constexpr std::string_view kNoStrategy = "none";
+
 /// All that a strategy builds from.
 struct Setting {
   Problem problem;
   Partition partition;
   Topology topology;
-  /// The strategies of both directions: what forward keeps depends on both. Backward may be "none".
+  /// The strategies of both directions: what forward keeps depends on both. Backward may be
+  /// kNoStrategy.
   std::string forward;
   std::string backward;
 };

@@ -35,13 +35,13 @@ void add(Hash& hash, const std::vector<Run>& runs) {
 }
 
 void add(Hash& hash, const Step& step) {
-  hash.words(step.kind, step.q, step.o, step.lse, step.dout, step.delta, step.dq);
+  hash.words(step.kind, step.q, step.o, step.lse, step.max_logit, step.dout, step.delta, step.dq);
   for (const StepId id : step.after) hash.word(static_cast<uint64_t>(id));
   for (const Part& part : step.parts) {
     hash.words(part.after, part.k, part.v, part.dk, part.dv);
     for (const PlacedTile& t : part.tiles) {
-      hash.words(t.q_row, t.k_row, t.tile.sequence, t.tile.q.begin, t.tile.q.end, t.tile.q.stride,
-                 t.tile.k.begin, t.tile.k.end, t.tile.band.lo, t.tile.band.hi);
+      hash.words(t.q_row, t.k_row, t.shift, t.tile.sequence, t.tile.q.begin, t.tile.q.end,
+                 t.tile.q.stride, t.tile.k.begin, t.tile.k.end, t.tile.band.lo, t.tile.band.hi);
     }
   }
   for (const Copy& c : step.copies) {
@@ -101,9 +101,23 @@ std::vector<Fact> facts(const Problem& problem, const Options& options, const To
   fact("align", problem.align);
   fact("layout", problem.layout);
   text("scale", fmt::format("{}", problem.scale));
-  std::string other;
-  for (const auto& [key, value] : problem.not_offered) other += key + "=" + value + " ";
-  text("other keys", other);
+  fact("window", problem.window_left, problem.window_right);
+  Hash prefix;
+  for (const int64_t keys : problem.prefix) prefix.words(keys);
+  result.push_back({"prefix", prefix.value()});
+  fact("chunk", problem.chunk);
+  text("softcap", fmt::format("{}", problem.softcap));
+  fact("alibi", problem.alibi);
+  fact("bias", problem.bias);
+  fact("sink", problem.sink);
+  text("dropout", fmt::format("{}", problem.dropout));
+  fact("dropout_seed", problem.dropout_seed.value_or(0));
+  fact("page", problem.page);
+  fact("fp8", problem.fp8);
+  fact("deterministic", problem.deterministic);
+  fact("invariant", problem.invariant);
+  fact("max_logit", problem.max_logit);
+  text("modification", problem.modification ? "=" + problem.modification.functions->key : "");
   text("forward strategy", options.forward.strategy);
   text("backward strategy", options.backward.strategy);
   text("partition", options.partition);

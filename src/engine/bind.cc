@@ -1,4 +1,6 @@
 // The checks before anything moves: shapes, alignment, workspace, overlap.
+#include "engine/bind.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,71 +17,11 @@
 namespace longspan {
 namespace {
 
-Error invalid(std::string message) {
-  return {ErrorCode::kInvalidArgument, std::move(message), "bind"};
-}
-
-struct Named {
-  std::string_view name;
-  const TensorView* view;
-  bool output;
-  const Shard* shard;
-  int64_t heads;
-  int64_t dim;
-  DType dtype;
-};
-
-/// True unless each dimension steps over all that the dimensions of smaller strides reach.
-bool shares_elements(const TensorView& v) {
-  std::array<std::pair<int64_t, int64_t>, 3> dimensions = {
-      {{v.stride_batch, v.batch}, {v.stride_seq, v.seq}, {v.stride_head, v.heads}}};
-  std::sort(dimensions.begin(), dimensions.end());
-  int64_t reach = v.dim;
-  for (const auto& [stride, count] : dimensions) {
-    if (count <= 1) continue;
-    if (stride < reach) return true;
-    reach += (count - 1) * stride;
-  }
-  return false;
-}
-
-Status check_view(const Named& t) {
-  const TensorView& v = *t.view;
-  if (v.dtype != t.dtype) {
-    return invalid(fmt::format("{} is {}; must be {}", t.name, name(v.dtype), name(t.dtype)));
-  }
-  if (v.rows() != t.shard->rows || v.heads != t.heads || v.dim != t.dim) {
-    return invalid(
-        fmt::format("{} is [{} x {}, {}, {}] (batch x seq, heads, dim); this rank's rows "
-                    "are {}, heads {}, dim {}",
-                    t.name, v.batch, v.seq, v.heads, v.dim, t.shard->rows, t.heads, t.dim));
-  }
-  if (v.rows() == 0) return {};
-  if (v.batch != 1 && v.batch != t.shard->batch) {
-    return invalid(
-        fmt::format("{} has batch {}; this rank's shard has batch {} (or 1: all rows in "
-                    "one)",
-                    t.name, v.batch, t.shard->batch));
-  }
-  if (v.data == nullptr) return invalid(fmt::format("{} has no data", t.name));
-  if ((v.heads > 1 && v.stride_head < v.dim) || v.stride_seq < 0 || v.stride_batch < 0) {
-    return invalid(
-        fmt::format("{} has strides {}, {}, {}; dim must be contiguous, the head stride "
-                    "at least {} and no stride negative",
-                    t.name, v.stride_batch, v.stride_seq, v.stride_head, v.dim));
-  }
-  if (t.output && shares_elements(v)) {
-    return invalid(fmt::format(
-        "{} has strides {}, {}, {} for [{}, {}, {}, {}]; rows and heads of "
-        "an output must not share memory",
-        t.name, v.stride_batch, v.stride_seq, v.stride_head, v.batch, v.seq, v.heads, v.dim));
-  }
-  if (reinterpret_cast<uintptr_t>(v.data) % static_cast<uintptr_t>(size_of(v.dtype)) != 0) {
-    return invalid(
-        fmt::format("{} is not aligned to its elements of {} bytes", t.name, size_of(v.dtype)));
-  }
-  return {};
-}
+using bind::check_sides;
+using bind::check_view;
+using bind::invalid;
+using bind::Named;
+using bind::present;
 
 struct Bytes {
   uintptr_t begin;
@@ -206,13 +148,15 @@ Status check_saved(const PreparedCall& call, const Saved& saved, std::span<const
 
 Status check_all(const PreparedCall& call, Direction direction, std::span<const Named> tensors,
                  const Saved& saved, Workspace workspace) {
-  for (const Named& tensor : tensors) LONGSPAN_CHECK_OK(check_view(tensor));
+  for (const Named& tensor : tensors) {
+    LONGSPAN_CHECK_OK(check_view(tensor, call.problem().page));
+  }
   LONGSPAN_CHECK_OK(check_workspace(call, direction, workspace));
   LONGSPAN_CHECK_OK(check_overlap(tensors, workspace));
   return check_saved(call, saved, tensors, workspace);
 }
 
-/// Named tensors of a call by quantity.
+/// Named tensors of a call. No allocation.
 class Tensors {
  public:
   explicit Tensors(const PreparedCall& call)
@@ -220,22 +164,75 @@ class Tensors {
         q_(call.partition().q(call.rank())),
         k_(call.partition().k(call.rank())) {}
 
-  Named query(std::string_view name, const TensorView& view, int64_t dim,
-              bool output = false) const {
-    return {name, &view, output, &q_, p_.heads_q, dim, p_.dtype};
+  void query(std::string_view name, const TensorView& view, int64_t dim, bool output = false) {
+    add({.name = name,
+         .view = &view,
+         .output = output,
+         .shard = &q_,
+         .heads = p_.heads_q,
+         .dim = dim,
+         .dtype = p_.dtype});
   }
-  Named key(std::string_view name, const TensorView& view, int64_t dim, bool output = false) const {
-    return {name, &view, output, &k_, p_.heads_kv, dim, p_.dtype};
+  void key(std::string_view name, const TensorView& view, int64_t dim, bool output = false) {
+    add({.name = name,
+         .view = &view,
+         .output = output,
+         .shard = &k_,
+         .heads = p_.heads_kv,
+         .dim = dim,
+         .dtype = p_.dtype,
+         .paged = p_.page != 0});
   }
-  Named statistics(const TensorView& view, bool output) const {
-    return {"lse", &view, output, &q_, p_.heads_q, 1, accumulator(p_.dtype)};
+  void statistics(const TensorView& view, bool output) {
+    add({.name = "lse",
+         .view = &view,
+         .output = output,
+         .shard = &q_,
+         .heads = p_.heads_q,
+         .dim = 1,
+         .dtype = accumulator(p_.dtype)});
   }
+  /// One value per query head.
+  void per_head(std::string_view name, const TensorView& view, bool output) {
+    if (view.data == nullptr) return;
+    add({.name = name,
+         .view = &view,
+         .output = output,
+         .batch = 1,
+         .seq = 1,
+         .heads = p_.heads_q,
+         .dim = 1,
+         .dtype = accumulator(p_.dtype)});
+  }
+  void bias(std::string_view name, const TensorView& view, DType dtype, bool output) {
+    if (view.data == nullptr) return;
+    const std::array<int64_t, 4> shape = p_.bias_shape();
+    add({.name = name,
+         .view = &view,
+         .output = output,
+         .batch = shape[0],
+         .seq = shape[2],
+         .heads = shape[1],
+         .dim = shape[3],
+         .dtype = dtype});
+  }
+  std::span<const Named> all() const { return {tensors_.data(), count_}; }
 
  private:
+  void add(const Named& tensor) { tensors_[count_++] = tensor; }
+
   const Problem& p_;
   const Shard& q_;
   const Shard& k_;
+  std::array<Named, 16> tensors_;
+  size_t count_ = 0;
 };
+
+void add_sides(Tensors& tensors, const Problem& p, const SideOperands& side) {
+  tensors.per_head("sink", side.sink, false);
+  tensors.per_head("alibi_slopes", side.slopes, false);
+  tensors.bias("bias", side.bias, p.dtype, false);
+}
 
 }  // namespace
 
@@ -243,28 +240,45 @@ Status check_binding(const Call& call, const ForwardOperands& x, const Saved& sa
                      Workspace workspace) {
   const auto& prepared = static_cast<const PreparedCall&>(call);
   const Problem& p = call.problem();
-  const Tensors t(prepared);
-  const std::array tensors = {t.query("q", x.q, p.dim_qk), t.key("k", x.k, p.dim_qk),
-                              t.key("v", x.v, p.dim_v), t.query("o", x.o, p.dim_v, true),
-                              t.statistics(x.lse, true)};
-  return check_all(prepared, Direction::kForward, tensors, saved, workspace);
+  LONGSPAN_CHECK_OK(check_sides(p, x.side));
+  LONGSPAN_CHECK_OK(present("max_logit", x.max_logit, p.max_logit, "max_logit=true"));
+  Tensors tensors(prepared);
+  tensors.query("q", x.q, p.dim_qk);
+  tensors.key("k", x.k, p.dim_qk);
+  tensors.key("v", x.v, p.dim_v);
+  tensors.query("o", x.o, p.dim_v, true);
+  tensors.statistics(x.lse, true);
+  add_sides(tensors, p, x.side);
+  tensors.per_head("max_logit", x.max_logit, true);
+  return check_all(prepared, Direction::kForward, tensors.all(), saved, workspace);
 }
 
 Status check_binding(const Call& call, const BackwardOperands& x, const Saved& saved,
                      Workspace workspace) {
   const auto& prepared = static_cast<const PreparedCall&>(call);
   const Problem& p = call.problem();
-  const Tensors t(prepared);
-  const std::array tensors = {t.query("q", x.q, p.dim_qk),
-                              t.key("k", x.k, p.dim_qk),
-                              t.key("v", x.v, p.dim_v),
-                              t.query("o", x.o, p.dim_v),
-                              t.statistics(x.lse, false),
-                              t.query("dout", x.dout, p.dim_v),
-                              t.query("dq", x.dq, p.dim_qk, true),
-                              t.key("dk", x.dk, p.dim_qk, true),
-                              t.key("dv", x.dv, p.dim_v, true)};
-  return check_all(prepared, Direction::kBackward, tensors, saved, workspace);
+  if (call.explanation().forward_only) {
+    return invalid(
+        "the call was prepared for forward alone (backward strategy \"none\"); prepare "
+        "it with a backward strategy");
+  }
+  LONGSPAN_CHECK_OK(check_sides(p, x.side));
+  LONGSPAN_CHECK_OK(present("dsink", x.dsink, p.sink == Sink::kLearnable, "sink=learnable"));
+  LONGSPAN_CHECK_OK(present("dbias", x.dbias, p.bias != Bias::kNone, "bias"));
+  Tensors tensors(prepared);
+  tensors.query("q", x.q, p.dim_qk);
+  tensors.key("k", x.k, p.dim_qk);
+  tensors.key("v", x.v, p.dim_v);
+  tensors.query("o", x.o, p.dim_v);
+  tensors.statistics(x.lse, false);
+  tensors.query("dout", x.dout, p.dim_v);
+  tensors.query("dq", x.dq, p.dim_qk, true);
+  tensors.key("dk", x.dk, p.dim_qk, true);
+  tensors.key("dv", x.dv, p.dim_v, true);
+  add_sides(tensors, p, x.side);
+  tensors.per_head("dsink", x.dsink, true);
+  tensors.bias("dbias", x.dbias, accumulator(p.dtype), true);
+  return check_all(prepared, Direction::kBackward, tensors.all(), saved, workspace);
 }
 
 }  // namespace longspan

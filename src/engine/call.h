@@ -32,6 +32,8 @@ class PreparedCall final : public Call {
 
   const Prepared& prepared(Direction d) const { return directions_[static_cast<size_t>(d)]; }
   int rank() const { return rank_; }
+  /// The ALiBi slopes of all query heads, accumulator type; no data without ALiBi.
+  const TensorView& default_slopes() const { return default_slopes_; }
 
  private:
   Setting setting_;
@@ -39,6 +41,9 @@ class PreparedCall final : public Call {
   std::array<Prepared, 2> directions_;
   int rank_;
   std::vector<BufferSpec> saved_layout_;
+  std::vector<double> slopes_;
+  std::vector<float> slopes_f32_;
+  TensorView default_slopes_;
 };
 
 /// What forward keeps: aliases that backward reads, then the buffers of its own.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "plan/select.h"
@@ -50,12 +51,16 @@ class Pricing {
   Pricing(Setting& setting, const Rates& rates)
       : setting_(setting), rates_(rates), ranks_(sample_ranks(setting.topology.ranks())) {}
 
+  /// Forward: `after_same` says whether a backward follows (of the same strategy).
   Result<double> seconds(const Strategy& strategy, Direction direction, bool after_same) {
     const auto key = std::tuple(strategy.name, direction, after_same);
     if (const auto known = known_.find(key); known != known_.end()) return known->second;
     setting_.forward = after_same ? strategy.name : std::string_view("other");
     setting_.backward = strategy.name;
-    if (direction == Direction::kForward) setting_.forward = strategy.name;
+    if (direction == Direction::kForward) {
+      setting_.forward = strategy.name;
+      if (!after_same) setting_.backward = kNoStrategy;
+    }
     double slowest = 0;
     for (const int rank : ranks_) {
       LONGSPAN_TRY(const Schedule schedule, strategy.build(setting_, direction, rank));
@@ -78,38 +83,61 @@ std::string reason(const std::string& wanted, int ranks, double seconds) {
   return fmt::format("least modelled time, {:.3g} ms", seconds * 1e3);
 }
 
+/// Strategies of both directions and their modelled times; backward is null where it is not wanted.
+struct Pair {
+  const Strategy* forward = nullptr;
+  const Strategy* backward = nullptr;
+  double forward_seconds = 0;
+  double backward_seconds = 0;
+
+  double seconds() const { return forward_seconds + backward_seconds; }
+};
+
 /// The pair with the least modelled time. What forward keeps depends on backward, so both are
 /// chosen together.
 Status choose_strategies(Setting& setting, const Options& options, Explanation& explanation) {
   LONGSPAN_TRY(const auto forward, candidates(options.forward.strategy, setting,
                                               Direction::kForward, explanation.forward));
-  LONGSPAN_TRY(const auto backward, candidates(options.backward.strategy, setting,
-                                               Direction::kBackward, explanation.backward));
+  std::vector<const Strategy*> backward = {nullptr};
+  if (!explanation.forward_only) {
+    LONGSPAN_TRY(backward, candidates(options.backward.strategy, setting, Direction::kBackward,
+                                      explanation.backward));
+  }
   Pricing pricing(setting, options.rates);
   const int ranks = setting.topology.ranks();
   const bool priced = ranks > 1 && (forward.size() > 1 || backward.size() > 1);
-  double least = std::numeric_limits<double>::infinity();
-  double forward_seconds = 0;
-  double backward_seconds = 0;
+  std::optional<Pair> best;
   for (const Strategy* f : forward) {
     for (const Strategy* b : backward) {
-      double f_seconds = 0;
-      double b_seconds = 0;
+      Pair pair{f, b};
       if (priced) {
-        LONGSPAN_TRY(f_seconds, pricing.seconds(*f, Direction::kForward, true));
-        LONGSPAN_TRY(b_seconds, pricing.seconds(*b, Direction::kBackward, f == b));
+        LONGSPAN_TRY(pair.forward_seconds, pricing.seconds(*f, Direction::kForward, b != nullptr));
       }
-      if (f_seconds + b_seconds >= least) continue;
-      least = f_seconds + b_seconds;
-      forward_seconds = f_seconds;
-      backward_seconds = b_seconds;
-      explanation.forward.strategy = f;
-      explanation.backward.strategy = b;
+      if (priced && b != nullptr) {
+        LONGSPAN_TRY(pair.backward_seconds, pricing.seconds(*b, Direction::kBackward, f == b));
+      }
+      if (!best || pair.seconds() < best->seconds()) best = pair;
     }
   }
-  explanation.forward.strategy_reason = reason(options.forward.strategy, ranks, forward_seconds);
-  explanation.backward.strategy_reason = reason(options.backward.strategy, ranks, backward_seconds);
+  if (!best) return {};
+  explanation.forward.strategy = best->forward;
+  explanation.backward.strategy = best->backward;
+  explanation.forward.strategy_reason =
+      reason(options.forward.strategy, ranks, best->forward_seconds);
+  explanation.backward.strategy_reason =
+      reason(options.backward.strategy, ranks, best->backward_seconds);
   return {};
+}
+
+/// Backward differentiates what forward computes.
+Status check_modification(const Problem& problem) {
+  if (!problem.modification) return {};
+  const Modification& m = *problem.modification.functions;
+  if (!m.score || m.derivative) return {};
+  return Error{ErrorCode::kInvalidArgument,
+               "modification: backward needs the derivative of the score function; set "
+               "Modification::derivative, or prepare forward alone (backward strategy \"none\")",
+               "problem"};
 }
 
 /// A rank's tile problem in both directions, of the ranks that have tiles.
@@ -151,6 +179,8 @@ Result<Choice> choose(const Problem& problem, const Topology& topology, const De
   Explanation& explanation = choice.explanation;
   Setting& setting = choice.setting;
   LONGSPAN_TRY(setting.problem, validated(problem));
+  explanation.forward_only = options.backward.strategy == kNoStrategy;
+  if (!explanation.forward_only) LONGSPAN_CHECK_OK(check_modification(setting.problem));
   setting.topology = topology;
   if (options.partition == "auto") {
     PartitionChoice chosen = choose_partition(setting.problem, topology.ranks());
@@ -163,11 +193,13 @@ Result<Choice> choose(const Problem& problem, const Topology& topology, const De
   LONGSPAN_TRY(setting.partition,
                Partition::make(setting.problem, explanation.partition, topology.ranks()));
   LONGSPAN_CHECK_OK(choose_strategies(setting, options, explanation));
-  if (!explanation.forward.strategy || !explanation.backward.strategy) return choice;
+  if (!explanation.forward.strategy) return choice;
+  if (!explanation.forward_only && !explanation.backward.strategy) return choice;
   setting.forward = explanation.forward.strategy->name;
-  setting.backward = explanation.backward.strategy->name;
+  setting.backward = explanation.forward_only ? kNoStrategy : explanation.backward.strategy->name;
   LONGSPAN_CHECK_OK(
       choose_provider(setting, Direction::kForward, device, options, cache, explanation.forward));
+  if (explanation.forward_only) return choice;
   LONGSPAN_CHECK_OK(
       choose_provider(setting, Direction::kBackward, device, options, cache, explanation.backward));
   return choice;
@@ -176,6 +208,7 @@ Result<Choice> choose(const Problem& problem, const Topology& topology, const De
 std::string Explanation::text() const {
   std::string text;
   for (const Selection* selection : {&forward, &backward}) {
+    if (selection == &backward && forward_only) continue;
     if (selection->strategy && selection->provider) continue;
     for (const NamedDecline& d : selection->declines) {
       // A strategy that was passed over is no reason when another one was found.

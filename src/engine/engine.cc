@@ -62,8 +62,8 @@ class EngineImpl final : public Engine {
   Status agree(std::span<const Fact> facts, const Status& mine);
   /// No further call can match the others'.
   void give_up(const Error& reason);
-  Status run(const Call& call, Direction direction, const OperandViews& views, const Saved& saved,
-             Workspace workspace, double scale);
+  Status run(const Call& call, Direction direction, const OperandViews& views, const Sides& sides,
+             const Saved& saved, Workspace workspace, double scale);
 
   Options options_;
   std::shared_ptr<Communicator> communicator_;
@@ -115,9 +115,11 @@ Result<std::shared_ptr<const PreparedCall>> EngineImpl::build(const Problem& pro
   }
   LONGSPAN_TRY(Prepared forward,
                prepare_direction(choice.setting, Direction::kForward, choice.explanation.forward));
-  LONGSPAN_TRY(Prepared backward, prepare_direction(choice.setting, Direction::kBackward,
-                                                    choice.explanation.backward));
-  std::array<Prepared, 2> directions = {std::move(forward), std::move(backward)};
+  std::array<Prepared, 2> directions = {std::move(forward), Prepared()};
+  if (!choice.explanation.forward_only) {
+    LONGSPAN_TRY(directions[1], prepare_direction(choice.setting, Direction::kBackward,
+                                                  choice.explanation.backward));
+  }
   return std::make_shared<const PreparedCall>(std::move(choice.setting),
                                               std::move(choice.explanation), std::move(directions),
                                               communicator_->rank());
@@ -160,7 +162,7 @@ Result<std::shared_ptr<const Call>> EngineImpl::prepare(const Problem& problem) 
 }
 
 Status EngineImpl::run(const Call& call, Direction direction, const OperandViews& views,
-                       const Saved& saved, Workspace workspace, double scale) {
+                       const Sides& sides, const Saved& saved, Workspace workspace, double scale) {
   const auto& prepared_call = static_cast<const PreparedCall&>(call);
   if (prepared_call.rank() != communicator_->rank()) {
     return invalid(fmt::format("the call was prepared by rank {}; this engine is rank {}",
@@ -177,6 +179,7 @@ Status EngineImpl::run(const Call& call, Direction direction, const OperandViews
                                        .saved = saved,
                                        .workspace = workspace,
                                        .scale = scale,
+                                       .sides = sides,
                                        .deadline = options_.deadline});
   if (!status.ok()) {
     give_up(status.error());
@@ -200,11 +203,27 @@ OperandViews common_views(const Operands& x) {
   return views;
 }
 
+/// Side operands with the problem's values where the caller gives none.
+Sides resolved(const PreparedCall& call, const SideOperands& side) {
+  const Problem& problem = call.problem();
+  Sides sides;
+  sides.sink = side.sink;
+  sides.terms.softcap = side.softcap.value_or(problem.softcap);
+  sides.terms.slopes = side.slopes.data != nullptr ? side.slopes : call.default_slopes();
+  sides.terms.bias = side.bias;
+  sides.terms.modification = problem.modification.functions.get();
+  sides.terms.dropout = side.dropout.value_or(problem.dropout_values());
+  return sides;
+}
+
 Status EngineImpl::forward(const Call& call, const ForwardOperands& x, const Saved& saved,
                            Workspace workspace, Stream&) {
   LONGSPAN_CHECK_OK(broken_);
   LONGSPAN_CHECK_OK(check_binding(call, x, saved, workspace));
-  return run(call, Direction::kForward, common_views(x), saved, workspace, x.scale);
+  OperandViews views = common_views(x);
+  at(views, Quantity::kMaxLogit) = x.max_logit;
+  const Sides sides = resolved(static_cast<const PreparedCall&>(call), x.side);
+  return run(call, Direction::kForward, views, sides, saved, workspace, x.scale);
 }
 
 Status EngineImpl::backward(const Call& call, const BackwardOperands& x, const Saved& saved,
@@ -216,33 +235,13 @@ Status EngineImpl::backward(const Call& call, const BackwardOperands& x, const S
   at(views, Quantity::kDq) = x.dq;
   at(views, Quantity::kDk) = x.dk;
   at(views, Quantity::kDv) = x.dv;
-  return run(call, Direction::kBackward, views, saved, workspace, x.scale);
+  Sides sides = resolved(static_cast<const PreparedCall&>(call), x.side);
+  sides.dsink = x.dsink;
+  sides.dbias = x.dbias;
+  return run(call, Direction::kBackward, views, sides, saved, workspace, x.scale);
 }
 
 }  // namespace
-
-PreparedCall::PreparedCall(Setting setting, Explanation explanation,
-                           std::array<Prepared, 2> directions, int rank)
-    : setting_(std::move(setting)),
-      explanation_(std::move(explanation)),
-      directions_(std::move(directions)),
-      rank_(rank),
-      saved_layout_(longspan::saved_layout(directions_[0].schedule, directions_[1].schedule)) {}
-
-std::vector<BufferSpec> saved_layout(const Schedule& forward, const Schedule& backward) {
-  std::vector<BufferSpec> specs;
-  for (const Quantity quantity :
-       {Quantity::kQ, Quantity::kK, Quantity::kV, Quantity::kO, Quantity::kLse}) {
-    for (const Buffer& b : backward.buffers) {
-      if (b.space != Space::kOperand || b.quantity != quantity) continue;
-      specs.push_back({b.name, b.dtype, {b.rows, b.heads, b.dim}, std::string(name(quantity))});
-    }
-  }
-  for (const Buffer& b : forward.buffers) {
-    if (b.space == Space::kSaved) specs.push_back({b.name, b.dtype, {b.rows, b.heads, b.dim}, ""});
-  }
-  return specs;
-}
 
 Result<std::unique_ptr<Engine>> Engine::create(Options options,
                                                std::shared_ptr<Communicator> communicator,
@@ -254,6 +253,7 @@ Result<std::unique_ptr<Engine>> Engine::create(Options options,
   }
   for (const std::string* strategy : {&options.forward.strategy, &options.backward.strategy}) {
     if (*strategy == "auto") continue;
+    if (strategy == &options.backward.strategy && *strategy == kNoStrategy) continue;
     LONGSPAN_TRY([[maybe_unused]] const Strategy* const found, find_strategy(*strategy));
   }
   if (options.partition != "auto") {

@@ -12,6 +12,11 @@ std::byte* at_offset(const Workspace& workspace, int64_t offset) {
   return static_cast<std::byte*>(workspace.data) + offset;
 }
 
+/// Gradients that steps add to start at 0.
+void clear(const TensorView& view, Workers& workers) {
+  if (view.data != nullptr) fill_rows(view, {.row = 0, .rows = view.rows()}, false, workers);
+}
+
 }  // namespace
 
 void Executor::bind_buffers(const Execution& x) {
@@ -36,6 +41,8 @@ void Executor::bind_buffers(const Execution& x) {
 
 Status Executor::run(const Execution& x) {
   bind_buffers(x);
+  clear(x.sides.dsink, workers_);
+  clear(x.sides.dbias, workers_);
   requests_.assign(x.schedule.steps.size(), Request{});
   const auto count = static_cast<StepId>(x.schedule.steps.size());
   for (StepId id = 0; id < count; ++id) {
@@ -69,18 +76,23 @@ Status Executor::attend(const Execution& x, const Step& step) {
   const auto scratch_begin = static_cast<size_t>(x.schedule.workspace_bytes);
   const Workspace scratch{at_offset(x.workspace, x.schedule.workspace_bytes),
                           x.workspace.bytes - scratch_begin};
+  ScoreTerms terms = x.sides.terms;
+  terms.head_begin = x.schedule.buffers[static_cast<size_t>(step.q)].head_begin;
   for (const Part& part : step.parts) {
     if (part.after != kNone) LONGSPAN_CHECK_OK(wait_for(x, part.after));
     ++attend_launches_;
     if (step.kind == StepKind::kAttend) {
-      LONGSPAN_CHECK_OK(x.plan->forward({.q = view(step.q),
-                                         .k = view(part.k),
-                                         .v = view(part.v),
-                                         .o = view(step.o),
-                                         .lse = view(step.lse),
-                                         .tiles = part.tiles,
-                                         .scale = x.scale},
-                                        scratch));
+      LONGSPAN_CHECK_OK(x.plan->forward(
+          {.q = view(step.q),
+           .k = view(part.k),
+           .v = view(part.v),
+           .o = view(step.o),
+           .lse = view(step.lse),
+           .tiles = part.tiles,
+           .scale = x.scale,
+           .terms = terms,
+           .max_logit = step.max_logit == kNone ? TensorView() : view(step.max_logit)},
+          scratch));
       continue;
     }
     LONGSPAN_CHECK_OK(x.plan->backward({.q = view(step.q),
@@ -93,10 +105,24 @@ Status Executor::attend(const Execution& x, const Step& step) {
                                         .dk = view(part.dk),
                                         .dv = view(part.dv),
                                         .tiles = part.tiles,
-                                        .scale = x.scale},
+                                        .scale = x.scale,
+                                        .terms = terms,
+                                        .dbias = x.sides.dbias},
                                        scratch));
   }
   return {};
+}
+
+void Executor::sink(const Execution& x, const Step& step) {
+  const int64_t head = x.schedule.buffers[static_cast<size_t>(step.lse)].head_begin;
+  if (step.kind == StepKind::kSinkGradient) {
+    sink_gradient(view(step.lse), view(step.delta), x.sides.sink, x.sides.dsink, head, step.fills,
+                  workers_);
+    return;
+  }
+  for (const Fill& rows : step.fills) {
+    sink_rows(view(step.o), view(step.lse), x.sides.sink, head, rows, workers_);
+  }
 }
 
 Status Executor::run_step(const Execution& x, const Step& step, StepId id) {
@@ -113,12 +139,19 @@ Status Executor::run_step(const Execution& x, const Step& step, StepId id) {
     case StepKind::kFill:
       for (const Fill& fill : step.fills) {
         const Buffer& buffer = x.schedule.buffers[static_cast<size_t>(fill.buffer)];
-        fill_rows(view(fill.buffer), fill, buffer.quantity == Quantity::kLse, workers_);
+        const bool lowest =
+            buffer.quantity == Quantity::kLse || buffer.quantity == Quantity::kMaxLogit;
+        fill_rows(view(fill.buffer), fill, lowest, workers_);
       }
       return {};
     case StepKind::kAccumulate:
       for (const Copy& copy : step.copies) add_rows(view(copy.src), view(copy.dst), copy, workers_);
       return {};
+    case StepKind::kMaximum:
+      for (const Copy& copy : step.copies) max_rows(view(copy.src), view(copy.dst), copy, workers_);
+      return {};
+    case StepKind::kSink:
+    case StepKind::kSinkGradient: sink(x, step); return {};
     case StepKind::kPack:
     case StepKind::kUnpack:
       for (const Copy& copy : step.copies)

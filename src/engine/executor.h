@@ -11,13 +11,20 @@
 
 namespace longspan {
 
-inline constexpr size_t kQuantities = 10;
+inline constexpr size_t kQuantities = 11;
 /// One tensor of the call for each quantity; those that a direction does not use stay empty.
 using OperandViews = std::array<TensorView, kQuantities>;
 
 inline TensorView& at(OperandViews& views, Quantity quantity) {
   return views[static_cast<size_t>(quantity)];
 }
+
+/// What only some problems have, resolved: absent views have no data.
+struct Sides {
+  ScoreTerms terms;  // head_begin: set step by step
+  TensorView sink;   // absent: a logit of 0
+  TensorView dsink, dbias;
+};
 
 /// Everything that one execution needs.
 struct Execution {
@@ -27,6 +34,7 @@ struct Execution {
   const std::vector<void*>& saved;  // per saved buffer of the schedule, in order of buffers
   Workspace workspace;              // the schedule's bytes, then the plan's
   double scale;
+  const Sides& sides;
   std::chrono::milliseconds deadline;
 };
 
@@ -46,6 +54,7 @@ class Executor {
   Status post(const Execution& execution, const Step& step, StepId id);
   Status wait_for(const Execution& execution, StepId id);
   Status attend(const Execution& execution, const Step& step);
+  void sink(const Execution& execution, const Step& step);
   void bind_buffers(const Execution& execution);
   const TensorView& view(BufferId id) const { return views_[static_cast<size_t>(id)]; }
 

@@ -57,6 +57,13 @@ Convert conversion(DType src, DType dst) {
 }
 
 template <class T>
+void raise(const std::byte* src, std::byte* dst, int64_t count) {
+  const auto* from = reinterpret_cast<const T*>(src);
+  auto* to = reinterpret_cast<T*>(dst);
+  for (int64_t i = 0; i < count; ++i) to[i] = std::max(to[i], from[i]);
+}
+
+template <class T>
 void add(const std::byte* src, std::byte* dst, int64_t count) {
   const auto* from = reinterpret_cast<const T*>(src);
   auto* to = reinterpret_cast<T*>(dst);
@@ -133,6 +140,10 @@ void copy_rows(const TensorView& src, const TensorView& dst, const Copy& copy, W
 
 void add_rows(const TensorView& src, const TensorView& dst, const Copy& copy, Workers& workers) {
   apply_rows(dst.dtype == DType::kF64 ? add<double> : add<float>, src, dst, copy, workers);
+}
+
+void max_rows(const TensorView& src, const TensorView& dst, const Copy& copy, Workers& workers) {
+  apply_rows(dst.dtype == DType::kF64 ? raise<double> : raise<float>, src, dst, copy, workers);
 }
 
 void delta_rows(const TensorView& o, const TensorView& dout, const TensorView& delta,

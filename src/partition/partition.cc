@@ -85,18 +85,23 @@ struct Cut {
 };
 
 /// Smallest query count whose rows hold at least `target` pairs. Area grows with the count.
-int64_t queries_for(const Problem& problem, const Sequence& sequence, int64_t target) {
+int64_t queries_for(const Problem& problem, size_t sequence, int64_t target) {
   int64_t low = 0;
-  int64_t high = sequence.q_length;
+  int64_t high = problem.lengths.sequences[sequence].q_length;
   while (low < high) {
     const int64_t middle = (low + high) / 2;
-    if (area(problem.band(sequence), middle, sequence.k_length) >= target) {
+    if (problem.visible_pairs(static_cast<int64_t>(sequence), middle) >= target) {
       high = middle;
     } else {
       low = middle + 1;
     }
   }
   return low;
+}
+
+int64_t pairs_of(const Problem& problem, size_t sequence) {
+  return problem.visible_pairs(static_cast<int64_t>(sequence),
+                               problem.lengths.sequences[sequence].q_length);
 }
 
 /// Where ranks 1 .. ranks-1 begin: after the first query at which their share of the visible pairs
@@ -107,22 +112,20 @@ std::vector<Cut> balanced_cuts(const Problem& problem, int ranks) {
   std::vector<Cut> cuts;
   size_t at = 0;
   int64_t before = 0;  // pairs of the sequences before `at`
-  int64_t here = sequences.empty() ? 0
-                                   : area(problem.band(sequences[0]), sequences[0].q_length,
-                                          sequences[0].k_length);
+  int64_t here = sequences.empty() ? 0 : pairs_of(problem, 0);
   for (int rank = 1; rank < ranks; ++rank) {
     const auto target = static_cast<int64_t>(static_cast<__int128>(total) * rank / ranks);
     while (at < sequences.size() && before + here <= target) {
       before += here;
       ++at;
       if (at == sequences.size()) break;
-      here = area(problem.band(sequences[at]), sequences[at].q_length, sequences[at].k_length);
+      here = pairs_of(problem, at);
     }
     if (at == sequences.size()) {
       cuts.push_back({at, 0});
       continue;
     }
-    cuts.push_back({at, queries_for(problem, sequences[at], target - before)});
+    cuts.push_back({at, queries_for(problem, at, target - before)});
   }
   return cuts;
 }

@@ -11,6 +11,15 @@ struct PlanCache::Entry {
   std::shared_ptr<const Plan> plan;
 };
 
+namespace {
+
+/// Callbacks without a key cannot be told from others.
+bool nameless(const TileProblem& problem) {
+  return problem.features.modification && problem.features.modification->empty();
+}
+
+}  // namespace
+
 std::shared_ptr<PlanCache::Entry> PlanCache::entry(PlanKey key) {
   const std::lock_guard lock(mutex_);
   if (const auto found = index_.find(key); found != index_.end()) {
@@ -40,7 +49,7 @@ Verdict PlanCache::considered(Entry& entry, const Provider& provider, const Plan
 Verdict PlanCache::consider(const Provider& provider, const TileProblem& problem,
                             const Device& device) {
   const PlanKey key = plan_key(provider, problem, device);
-  const std::shared_ptr<Entry> found = entry(key);
+  const std::shared_ptr<Entry> found = nameless(problem) ? std::make_shared<Entry>() : entry(key);
   const std::lock_guard lock(found->mutex);
   return considered(*found, provider, key, device);
 }
@@ -49,7 +58,7 @@ Result<std::shared_ptr<const Plan>> PlanCache::plan(const Provider& provider,
                                                     const TileProblem& problem,
                                                     const Device& device) {
   const PlanKey key = plan_key(provider, problem, device);
-  const std::shared_ptr<Entry> found = entry(key);
+  const std::shared_ptr<Entry> found = nameless(problem) ? std::make_shared<Entry>() : entry(key);
   const std::lock_guard lock(found->mutex);
   if (found->plan) {
     const std::lock_guard statistics_lock(mutex_);

@@ -171,6 +171,24 @@ void Builder::fill(std::vector<Fill> fills) {
   push(std::move(step));
 }
 
+void Builder::sink(BufferId o, BufferId lse, std::vector<Fill> rows) {
+  if (rows.empty()) return;
+  Step step{.kind = StepKind::kSink, .o = o, .lse = lse};
+  access(step, o, true);
+  access(step, lse, true);
+  step.fills = std::move(rows);
+  push(std::move(step));
+}
+
+void Builder::sink_gradient(BufferId lse, BufferId delta, std::vector<Fill> rows) {
+  if (rows.empty()) return;
+  Step step{.kind = StepKind::kSinkGradient, .lse = lse, .delta = delta};
+  access(step, lse, false);
+  access(step, delta, false);
+  step.fills = std::move(rows);
+  push(std::move(step));
+}
+
 void Builder::transfer(StepKind kind, std::vector<Message> messages) {
   std::erase_if(messages, [](const Message& m) { return m.buffers.empty(); });
   if (messages.empty()) return;
@@ -189,6 +207,7 @@ void Builder::attend(Step step) {
   access(step, step.q, false);
   access(step, step.o, true);
   access(step, step.lse, forward);
+  access(step, step.max_logit, true);
   access(step, step.dout, false);
   access(step, step.delta, false);
   access(step, step.dq, true);

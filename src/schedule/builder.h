@@ -38,6 +38,8 @@ class Builder {
   void copy(StepKind kind, std::vector<Copy> copies);  // pack, unpack, accumulate
   void delta(BufferId o, BufferId dout, BufferId delta, std::vector<Copy> rows);
   void fill(std::vector<Fill> fills);
+  void sink(BufferId o, BufferId lse, std::vector<Fill> rows);
+  void sink_gradient(BufferId lse, BufferId delta, std::vector<Fill> rows);
   void transfer(StepKind kind, std::vector<Message> messages);
   void attend(Step step);
 

@@ -43,7 +43,7 @@ inline bool is_gradient(Quantity quantity) {
 /// Results that attend steps build up bit by bit.
 inline bool is_accumulated(Direction direction, Quantity quantity) {
   if (direction == Direction::kBackward) return is_gradient(quantity);
-  return quantity == Quantity::kO || quantity == Quantity::kLse;
+  return quantity == Quantity::kO || quantity == Quantity::kLse || quantity == Quantity::kMaxLogit;
 }
 
 /// Tensors of the call that the direction writes.
@@ -90,6 +90,8 @@ class Order {
   std::vector<uint64_t> bits_;        // sets of transfers: per step, at its start and at its end
 };
 
+/// Sinks enter every row once, after its last tile. Internal to check_steps.
+Status check_sinks(const Setting& setting, const Schedule& schedule);
 /// One schedule alone: each buffer's shape, type, place and declared rows and heads.
 Status check_buffers(const Setting& setting, const Schedule& schedule);
 /// Each step's fields: what its kind allows, indices, shapes, types, and what the provider is

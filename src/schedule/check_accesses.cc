@@ -149,7 +149,11 @@ class Accesses {
 
   void gather(const Step& step) {
     if (is_attend(step.kind)) return gather_attend(step);
-    const Access access = step.kind == StepKind::kAccumulate ? Access::kUpdate : Access::kWrite;
+    if (step.kind == StepKind::kSink || step.kind == StepKind::kSinkGradient) {
+      return gather_sink(step);
+    }
+    const bool updates = step.kind == StepKind::kAccumulate || step.kind == StepKind::kMaximum;
+    const Access access = updates ? Access::kUpdate : Access::kWrite;
     for (const Copy& copy : step.copies) {
       const Strip src{copy.src_row, copy.src_step, copy.rows};
       add(reads_, copy.src, Access::kRead, copy.src_head, copy.heads, src);
@@ -164,6 +168,18 @@ class Accesses {
           {fill.row, 1, fill.rows});
     }
     for (const Message& message : step.messages) gather_message(message);
+  }
+
+  void gather_sink(const Step& step) {
+    std::vector<Strip> rows;
+    for (const Fill& fill : step.fills) rows.push_back({fill.row, 1, fill.rows});
+    if (step.kind == StepKind::kSink) {
+      whole(writes_, step.o, Access::kUpdate, 0, rows);
+      whole(writes_, step.lse, Access::kUpdate, 0, rows);
+    } else {
+      whole(reads_, step.lse, Access::kRead, 0, rows);
+      whole(reads_, step.delta, Access::kRead, 0, rows);
+    }
   }
 
   void gather_message(const Message& message) {
@@ -200,6 +216,9 @@ class Accesses {
     if (!backward) {
       whole(writes_, step.o, Access::kUpdate, 0, queries);
       whole(writes_, step.lse, Access::kUpdate, 0, queries);
+      if (step.max_logit != kNone) {
+        whole(writes_, step.max_logit, Access::kUpdate, 0, {{0, 1, 1}});
+      }
       return;
     }
     for (const BufferId id : {step.dout, step.lse, step.delta}) {

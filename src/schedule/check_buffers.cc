@@ -18,13 +18,15 @@ int64_t dim_of(const Problem& problem, Quantity quantity) {
     case Quantity::kDout:
     case Quantity::kDv: return problem.dim_v;
     case Quantity::kLse:
+    case Quantity::kMaxLogit:
     case Quantity::kDelta: return 1;
   }
   return 0;
 }
 
 bool is_statistic(Quantity quantity) {
-  return quantity == Quantity::kLse || quantity == Quantity::kDelta;
+  return quantity == Quantity::kLse || quantity == Quantity::kMaxLogit ||
+         quantity == Quantity::kDelta;
 }
 
 bool type_allowed(const Problem& problem, const Buffer& buffer) {
@@ -36,7 +38,7 @@ bool type_allowed(const Problem& problem, const Buffer& buffer) {
 
 bool known_in(Direction direction, Quantity quantity) {
   if (direction == Direction::kBackward) return true;
-  return quantity <= Quantity::kLse;  // q, k, v, o, lse come first
+  return quantity <= Quantity::kMaxLogit;  // q, k, v, o, lse, max_logit come first
 }
 
 Status check_shape(const Setting& setting, const Schedule& schedule, BufferId id) {
@@ -72,8 +74,16 @@ Status check_shape(const Setting& setting, const Schedule& schedule, BufferId id
   return {};
 }
 
+/// max_logit: one row, which stands for no token but is followed like one.
+Status check_one_row(const Schedule& schedule, BufferId id) {
+  const Buffer& buffer = buffer_of(schedule, id);
+  const bool one = buffer.rows == 1 && buffer.runs.size() == 1 && buffer.runs[0].valid == 1;
+  return one ? Status() : defect(schedule, kNone, id, "does not have one row");
+}
+
 Status check_runs(const Setting& setting, const Schedule& schedule, BufferId id) {
   const Buffer& buffer = buffer_of(schedule, id);
+  if (buffer.quantity == Quantity::kMaxLogit) return check_one_row(schedule, id);
   const std::vector<Sequence>& sequences = setting.problem.lengths.sequences;
   const bool queries = of_queries(buffer.quantity);
   int64_t next_row = 0;
@@ -125,6 +135,10 @@ bool same_tokens(const std::vector<Run>& a, const std::vector<Run>& b) {
 Status check_operand(const Setting& setting, const Schedule& schedule, BufferId id) {
   const Buffer& buffer = buffer_of(schedule, id);
   if (buffer.space != Space::kOperand) return {};
+  if (buffer.quantity == Quantity::kMaxLogit) {
+    if (setting.problem.max_logit && buffer.heads == setting.problem.heads_q) return {};
+    return defect(schedule, kNone, id, "is not asked for, or not of all heads");
+  }
   const bool queries = of_queries(buffer.quantity);
   const Shard& shard =
       queries ? setting.partition.q(schedule.rank) : setting.partition.k(schedule.rank);
@@ -174,6 +188,10 @@ Status check_outputs(const Setting& setting, const Schedule& schedule) {
         std::any_of(schedule.buffers.begin(), schedule.buffers.end(), [&](const Buffer& buffer) {
           return buffer.space == Space::kOperand && buffer.quantity == quantity;
         });
+    if (quantity == Quantity::kMaxLogit) {
+      if (present == setting.problem.max_logit) continue;
+      return defect(schedule, kNone, kNone, "max_logit is returned iff the problem asks for it");
+    }
     if (shard.rows > 0 && !present) {
       return defect(schedule, kNone, kNone,
                     fmt::format("no operand {} although the rank owns {} of its rows",

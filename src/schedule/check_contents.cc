@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "schedule/check.h"
 
@@ -91,7 +92,7 @@ class Contents {
   Status check_attend(const Step& step) {
     const BufferId queries[] = {step.q, step.o, step.lse, step.dout, step.delta, step.dq};
     for (const Part& part : step.parts) {
-      for (const PlacedTile& placed : part.tiles) LONGSPAN_CHECK_OK(check_tile(placed.tile));
+      for (const PlacedTile& placed : part.tiles) LONGSPAN_CHECK_OK(check_tile(placed));
       LONGSPAN_CHECK_OK(check_rows(queries, part, true));
       LONGSPAN_CHECK_OK(check_rows({{part.k, part.v, part.dk, part.dv}}, part, false));
     }
@@ -139,8 +140,23 @@ class Contents {
     return {};
   }
 
-  Status check_tile(const Tile& tile) const {
-    const std::vector<Sequence>& sequences = setting_.problem.lengths.sequences;
+  /// The band of the mask tile that holds the tile.
+  std::optional<Band> mask_of(const Tile& tile) const {
+    const Range numbers = setting_.problem.mask_tiles(tile.sequence, tile.q);
+    for (int64_t number = numbers.first; number < numbers.last; ++number) {
+      const MaskTile mask = setting_.problem.mask_tile(tile.sequence, number);
+      const auto inside = [](Interval part, Interval whole) {
+        return part.begin >= whole.begin && part.at(part.size() - 1) < whole.end;
+      };
+      if (inside(tile.q, mask.q) && inside(tile.k, mask.k)) return mask.band;
+    }
+    return std::nullopt;
+  }
+
+  Status check_tile(const PlacedTile& placed) const {
+    const Tile& tile = placed.tile;
+    const Problem& problem = setting_.problem;
+    const std::vector<Sequence>& sequences = problem.lengths.sequences;
     if (tile.sequence < 0 || static_cast<size_t>(tile.sequence) >= sequences.size()) {
       return defect(schedule_, step_, kNone,
                     fmt::format("tile of unknown sequence {}", tile.sequence));
@@ -155,8 +171,12 @@ class Contents {
     if (nq > 1 && nk > 1 && tile.q.stride != tile.k.stride) {
       return bad_tile(tile, "has strides that differ");
     }
-    const Band sequence_band = setting_.problem.band(sequences[static_cast<size_t>(tile.sequence)]);
-    const Band band = cut(sequence_band, tile.q, tile.k);
+    if (placed.shift != problem.shift(sequences[static_cast<size_t>(tile.sequence)])) {
+      return bad_tile(tile, fmt::format("has shift {}, not the sequence's", placed.shift));
+    }
+    const std::optional<Band> mask = mask_of(tile);
+    if (!mask) return bad_tile(tile, "lies in no tile of the mask");
+    const Band band = cut(*mask, tile.q, tile.k);
     // Offsets between the indices lie in [1 - nq, nk - 1]; edges beyond that are the same.
     const bool lo = std::max(band.lo, 1 - nq) == std::max(tile.band.lo, 1 - nq);
     const bool hi = std::min(band.hi, nk - 1) == std::min(tile.band.hi, nk - 1);

@@ -102,8 +102,8 @@ class Coverage {
         pairs += area(*uses[end].tile);
       }
       LONGSPAN_CHECK_OK(apart(std::span(uses).subspan(begin, end - begin)));
-      const Band band = setting_.problem.band(sequences[s]);
-      const int64_t visible = area(band, sequences[s].q_length, sequences[s].k_length);
+      const int64_t visible =
+          setting_.problem.visible_pairs(static_cast<int64_t>(s), sequences[s].q_length);
       if (pairs != visible) {
         return Error{ErrorCode::kInternal,
                      fmt::format("{} {}: tiles of all ranks cover {} pairs of sequence {}, query "

@@ -14,7 +14,11 @@ bool is_transfer_kind(StepKind kind) {
 
 bool is_copy_kind(StepKind kind) {
   return kind == StepKind::kPack || kind == StepKind::kUnpack || kind == StepKind::kAccumulate ||
-         kind == StepKind::kDelta;
+         kind == StepKind::kDelta || kind == StepKind::kMaximum;
+}
+
+bool is_fill_kind(StepKind kind) {
+  return kind == StepKind::kFill || kind == StepKind::kSink || kind == StepKind::kSinkGradient;
 }
 
 /// Checks one step of one schedule. Sides and dims of buffers are known to be right.
@@ -29,7 +33,9 @@ class StepCheck {
     if (is_attend(step_.kind)) return attend();
     if (step_.kind == StepKind::kDelta) LONGSPAN_CHECK_OK(delta());
     for (const Copy& copy : step_.copies) LONGSPAN_CHECK_OK(check_copy(copy));
-    for (const Fill& fill : step_.fills) LONGSPAN_CHECK_OK(check_fill(fill));
+    if (step_.kind == StepKind::kFill) {
+      for (const Fill& fill : step_.fills) LONGSPAN_CHECK_OK(check_fill(fill));
+    }
     for (const Message& message : step_.messages) LONGSPAN_CHECK_OK(check_message(message));
     return {};
   }
@@ -50,15 +56,18 @@ class StepCheck {
       return fail(fmt::format("does not belong on the {} lane", name(step_.lane)));
     }
     const bool backward = schedule_.direction == Direction::kBackward;
-    if (step_.kind == StepKind::kAttend && backward) return fail("forward work in backward");
-    const bool backward_kind =
-        step_.kind == StepKind::kAttendBackward || step_.kind == StepKind::kDelta;
+    const bool forward_kind = step_.kind == StepKind::kAttend || step_.kind == StepKind::kSink ||
+                              step_.kind == StepKind::kMaximum;
+    if (forward_kind && backward) return fail("forward work in backward");
+    const bool backward_kind = step_.kind == StepKind::kAttendBackward ||
+                               step_.kind == StepKind::kDelta ||
+                               step_.kind == StepKind::kSinkGradient;
     if (backward_kind && !backward) return fail("backward work in forward");
     if (step_.parts.empty() == is_attend(step_.kind)) return fail("parts belong to attend steps");
     if (step_.copies.empty() == is_copy_kind(step_.kind))
       return fail("copies belong to copy steps");
-    if (step_.fills.empty() == (step_.kind == StepKind::kFill)) {
-      return fail("fills belong to fill steps");
+    if (step_.fills.empty() == is_fill_kind(step_.kind)) {
+      return fail("fills belong to fill and sink steps");
     }
     if (step_.messages.empty() == transfer) return fail("messages belong to transfer steps");
     return {};
@@ -93,6 +102,12 @@ class StepCheck {
       return fail(fmt::format("is {}, must be {}", name(buffer.dtype), name(dtype)), id);
     }
     const TileProblem& tiles = schedule_.tiles;
+    if (quantity == Quantity::kMaxLogit) {  // of all heads
+      if (buffer.heads == setting_.problem.heads_q) return {};
+      return fail(
+          fmt::format("holds {} heads, the problem has {}", buffer.heads, setting_.problem.heads_q),
+          id);
+    }
     const int64_t heads = of_queries(quantity) ? tiles.heads_q : tiles.heads_kv;
     if (buffer.heads != heads || buffer.head_begin != head_begin) {
       return fail(fmt::format("holds heads [{}, {}), the tiles need [{}, {})", buffer.head_begin,
@@ -122,6 +137,9 @@ class StepCheck {
       LONGSPAN_CHECK_OK(argument(step_.dq, Quantity::kDq, sum, head));
     } else {
       LONGSPAN_CHECK_OK(argument(step_.o, Quantity::kO, sum, head));
+      if (setting_.problem.max_logit) {
+        LONGSPAN_CHECK_OK(argument(step_.max_logit, Quantity::kMaxLogit, sum, head));
+      }
     }
     for (const Part& part : step_.parts) {
       if (part.tiles.empty()) return fail("a part has no tiles");
@@ -146,7 +164,6 @@ class StepCheck {
       return fail(fmt::format("tile problem of dims {} and {}, expected {} and {}", tiles.dim_qk,
                               tiles.dim_v, problem.dim_qk, problem.dim_v));
     }
-    if (tiles.not_offered != problem.not_offered) return fail("tile problem lost a key");
     if (tiles.heads_q < 1 || tiles.heads_kv < 1 || tiles.group < 1 || tiles.group_offset < 0) {
       return fail("tile problem without heads");
     }
@@ -202,6 +219,9 @@ class StepCheck {
     }
     const DType sum = accumulator(setting_.problem.dtype);
     const bool sums = src.dtype == sum && dst.dtype == sum;
+    if (step_.kind == StepKind::kMaximum && src.quantity != Quantity::kMaxLogit) {
+      return fail(fmt::format("takes the maximum of {}", name(src.quantity)), copy.dst);
+    }
     if (step_.kind == StepKind::kAccumulate && !(sums && is_gradient(src.quantity))) {
       return fail(
           fmt::format("adds {} in {} to {}", name(src.quantity), name(src.dtype), name(dst.dtype)),
@@ -284,7 +304,7 @@ Status check_steps(const Setting& setting, const Schedule& schedule) {
   for (StepId id = 0; id < count; ++id) {
     LONGSPAN_CHECK_OK(StepCheck(setting, schedule, id).run());
   }
-  return {};
+  return check_sinks(setting, schedule);
 }
 
 }  // namespace longspan::proof

@@ -29,6 +29,9 @@ std::string_view colour(StepKind kind) {
     case StepKind::kPack: return "#38a169";
     case StepKind::kUnpack: return "#9ae6b4";
     case StepKind::kAccumulate: return "#b7791f";
+    case StepKind::kMaximum: return "#b7791f";
+    case StepKind::kSink:
+    case StepKind::kSinkGradient: return "#38a169";
     case StepKind::kFill: return "#a0aec0";
   }
   return "#000000";

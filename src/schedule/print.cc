@@ -81,12 +81,12 @@ std::string buffer_lines(const Schedule& schedule) {
   size_t width = 6;
   for (const Buffer& buffer : schedule.buffers) width = std::max(width, buffer.name.size());
   std::string text =
-      fmt::format("\n{:<{}}  {:<9}  {:<8}  {:<5}  {:>9}  {:>11}  {:>4}  {:>12}  {:>11}\n", "buffer",
+      fmt::format("\n{:<{}}  {:<9}  {:<9}  {:<5}  {:>9}  {:>11}  {:>4}  {:>12}  {:>11}\n", "buffer",
                   width, "space", "quantity", "type", "rows", "heads", "dim", "offset", "bytes");
   for (const Buffer& buffer : schedule.buffers) {
     const bool placed = buffer.space == Space::kWorkspace;
     text += fmt::format(
-        "{:<{}}  {:<9}  {:<8}  {:<5}  {:>9}  {:>11}  {:>4}  {:>12}  {:>11}\n", buffer.name, width,
+        "{:<{}}  {:<9}  {:<9}  {:<5}  {:>9}  {:>11}  {:>4}  {:>12}  {:>11}\n", buffer.name, width,
         name(buffer.space), name(buffer.quantity), name(buffer.dtype), buffer.rows,
         fmt::format("[{}, {})", buffer.head_begin, buffer.head_begin + buffer.heads), buffer.dim,
         placed ? fmt::format("{}", buffer.offset) : "-", bytes_text(buffer.bytes()));

@@ -17,6 +17,9 @@ std::string_view name(StepKind kind) {
     case StepKind::kPack: return "pack";
     case StepKind::kUnpack: return "unpack";
     case StepKind::kAccumulate: return "accumulate";
+    case StepKind::kMaximum: return "maximum";
+    case StepKind::kSink: return "sink";
+    case StepKind::kSinkGradient: return "sink_gradient";
     case StepKind::kFill: return "fill";
   }
   return "";
@@ -40,6 +43,7 @@ std::string_view name(Quantity quantity) {
     case Quantity::kV: return "v";
     case Quantity::kO: return "o";
     case Quantity::kLse: return "lse";
+    case Quantity::kMaxLogit: return "max_logit";
     case Quantity::kDout: return "dout";
     case Quantity::kDelta: return "delta";
     case Quantity::kDq: return "dq";

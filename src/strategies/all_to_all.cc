@@ -13,6 +13,12 @@ namespace {
 Verdict consider(const Setting& setting, Direction) {
   const Problem& p = setting.problem;
   const int ranks = setting.topology.ranks();
+  if (p.invariant && p.heads_kv < ranks) {
+    return Offer{
+        fmt::format("{} key heads over {} ranks, none shared (invariant): {} ranks compute "
+                    "nothing",
+                    p.heads_kv, ranks, ranks - p.heads_kv)};
+  }
   if (p.heads_q < ranks) {
     return Offer{fmt::format("{} query heads over {} ranks: {} ranks compute nothing", p.heads_q,
                              ranks, ranks - p.heads_q)};

@@ -59,6 +59,7 @@ Rows Emission::group_rows(SideOf side, int of_group) const {
 int64_t Emission::dim_of(Quantity quantity) const {
   switch (quantity) {
     case Quantity::kLse:
+    case Quantity::kMaxLogit:
     case Quantity::kDelta: return 1;
     case Quantity::kV:
     case Quantity::kO:

@@ -1,5 +1,7 @@
 #include "strategies/emit.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -21,6 +23,21 @@ Fill whole(const Emission& e, BufferId buffer) {
   return {buffer, 0, e.builder.buffer(buffer).rows};
 }
 
+Features features(const Problem& p, Direction direction) {
+  Features features{.window = p.window_left >= 0 || p.window_right >= 0,
+                    .softcap = p.softcap != 0,
+                    .alibi = p.alibi != Alibi::kNone,
+                    .bias = p.bias,
+                    .dropout = p.dropout != 0,
+                    .max_logit = p.max_logit && direction == Direction::kForward,
+                    .paged = p.page != 0,
+                    .deterministic = p.deterministic || p.invariant,
+                    .fp8 = p.fp8,
+                    .modification = {}};
+  if (p.modification) features.modification = p.modification.functions->key;
+  return features;
+}
+
 TileProblem tile_problem(const Emission& e, int64_t key_rows) {
   const Problem& p = e.problem;
   return {.direction = e.direction,
@@ -33,7 +50,7 @@ TileProblem tile_problem(const Emission& e, int64_t key_rows) {
           .dim_v = p.dim_v,
           .capacity_q = e.q.rows,
           .capacity_k = key_rows,
-          .not_offered = p.not_offered};
+          .features = features(p, e.direction)};
 }
 
 /// Forward leaves q, k, v, O and LSE in head layout where backward can start from them.
@@ -44,7 +61,9 @@ bool keeps_heads(const Emission& e) {
 /// delta = rowsum(dout * O) of a 16-bit O is off by the rounding of O. Where few keys have weight,
 /// dq and dk are small differences and that error would be most of them, so forward keeps O as it
 /// was accumulated; O of other types is exact as returned.
-bool keeps_exact_o(const Emission& e) { return size_of(e.problem.dtype) == 2; }
+bool keeps_exact_o(const Emission& e) {
+  return size_of(e.problem.dtype) == 2 && e.setting.backward != kNoStrategy;
+}
 
 /// A buffer in head layout, kept from forward to backward where `saved`.
 BufferId head_layout(Emission& e, Quantity quantity, DType dtype, bool saved) {
@@ -70,6 +89,13 @@ BufferId exact_o(Emission& e) {
 BufferId accumulator_buffer(Emission& e, Quantity quantity) {
   return e.workspace(
       e.head_buffer(quantity, accumulator(e.problem.dtype), std::string(name(quantity)) + "_sum"));
+}
+
+/// Rows of tokens that attend steps work on.
+std::vector<Fill> attended_rows(const Emission& e, BufferId buffer) {
+  std::vector<Fill> rows;
+  for (const Run& run : e.q.runs) rows.push_back({buffer, run.row, run.valid});
+  return rows;
 }
 
 /// Brings the accumulated O and LSE to the rank's tensors.
@@ -111,8 +137,13 @@ int64_t emit_forward(Emission& e) {
     buffers.o = keeps_exact_o(e) ? exact_o(e) : accumulator_buffer(e, Quantity::kO);
     buffers.lse = accumulator_buffer(e, Quantity::kLse);
   }
+  buffers.max_logit = max_logit_buffer(e);
   e.builder.fill({whole(e, buffers.o), whole(e, buffers.lse)});
   const int64_t key_rows = attend_all(e, buffers);
+  if (e.problem.sink != Sink::kNone && e.share.q_heads() > 0) {
+    e.builder.sink(buffers.o, buffers.lse, attended_rows(e, buffers.lse));
+  }
+  reduce_max_logit(e, buffers.max_logit);
   return_results(e, buffers, o, lse);
   return key_rows;
 }
@@ -188,6 +219,9 @@ int64_t emit_backward(Emission& e) {
   AttendBuffers buffers = keeps_heads(e) ? kept_heads(e, dout)
                           : heads        ? exchanged_heads(e, dout)
                                          : own_tensors(e, dout);
+  if (e.problem.sink == Sink::kLearnable && e.share.q_heads() > 0) {
+    e.builder.sink_gradient(buffers.lse, buffers.delta, attended_rows(e, buffers.lse));
+  }
   buffers.dq = accumulator_buffer(e, Quantity::kDq);
   buffers.dk = accumulator_buffer(e, Quantity::kDk);
   buffers.dv = accumulator_buffer(e, Quantity::kDv);
@@ -212,6 +246,15 @@ int64_t emit_backward(Emission& e) {
 }
 
 }  // namespace
+
+std::optional<Decline> varies_with_ranks(const Setting& setting, std::string_view strategy,
+                                         int groups) {
+  if (!setting.problem.invariant || groups == 1) return std::nullopt;
+  return Decline{DeclineCode::kInvariant,
+                 fmt::format("{} adds up partial results of {} ranks or nodes, so that bits depend "
+                             "on their number; use all_to_all, or head_parallel for backward",
+                             strategy, groups)};
+}
 
 Schedule emit(const Setting& setting, Direction direction, int rank, std::string_view strategy,
               Arrangement arrangement) {

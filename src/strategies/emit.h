@@ -5,6 +5,7 @@
 // exchange keys and values. ways = 1 is a plain ring, rings = 1 a plain all-to-all.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,12 +22,22 @@ struct Arrangement {
   bool gather = false;  // keys and values arrive in one exchange instead of rings - 1 steps
 };
 
+/// The decline of an invariant problem by strategies that split keys over `groups` > 1 of ranks.
+std::optional<Decline> varies_with_ranks(const Setting& setting, std::string_view strategy,
+                                         int groups);
+
 /// The schedule of one rank and direction. ways * rings == ranks.
 Schedule emit(const Setting& setting, Direction direction, int rank, std::string_view strategy,
               Arrangement arrangement);
 
 /// Tags keep the exchanges of a call apart; inside one, messages match in order.
-enum Tag : uint32_t { kToHeads = 1, kFromHeads = 2, kKeysValues = 3, kPartialGradients = 4 };
+enum Tag : uint32_t {
+  kToHeads = 1,
+  kFromHeads = 2,
+  kKeysValues = 3,
+  kPartialGradients = 4,
+  kMaxima = 5
+};
 
 /// One group member's valid tokens of one side.
 struct MemberRows {
@@ -81,6 +92,11 @@ void exchange_to_heads(Emission& emission, const std::vector<Move>& moves);
 /// except dk and dv of shared key heads, which are added at their owner in accumulator type.
 void exchange_from_heads(Emission& emission, const std::vector<Move>& moves);
 
+/// A workspace buffer for the largest logits of this rank's heads; none unless they are asked for.
+BufferId max_logit_buffer(Emission& emission);
+/// Brings the largest logits of all ranks to the operand: every rank tells every other.
+void reduce_max_logit(Emission& emission, BufferId own);
+
 /// Copies valid rows between two buffers whose rows are `rows`.
 std::vector<Copy> copy_rows(const Rows& rows, BufferId from, BufferId to, int64_t heads);
 
@@ -88,6 +104,7 @@ std::vector<Copy> copy_rows(const Rows& rows, BufferId from, BufferId to, int64_
 struct AttendBuffers {
   BufferId q = kNone, k = kNone, v = kNone;
   BufferId o = kNone, lse = kNone;
+  BufferId max_logit = kNone;
   BufferId dout = kNone, delta = kNone, dq = kNone, dk = kNone, dv = kNone;
 };
 

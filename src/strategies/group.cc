@@ -46,12 +46,24 @@ void append(Rows& rows, int32_t sequence, Interval tokens) {
   rows.rows += tokens.size();
 }
 
-/// Keys [first, last) of run `run` are needed.
+/// Keys [first, first + count) of run `run` are needed.
 struct Need {
   size_t run = 0;
   int64_t first = 0;
-  int64_t last = 0;
+  int64_t count = 0;
+
+  int64_t last() const { return first + count; }
 };
+
+/// Adds the tile of two runs. Returns the index of its first key in the run.
+int64_t place(Meeting& meeting, const Problem& problem, const Tile& tile, const Run& q,
+              const Run& k) {
+  const int64_t q_first = (tile.q.begin - q.tokens.begin) / q.tokens.stride;
+  const int64_t k_first = (tile.k.begin - k.tokens.begin) / k.tokens.stride;
+  const Sequence& sequence = problem.lengths.sequences[static_cast<size_t>(tile.sequence)];
+  meeting.tiles.push_back({tile, q.row + q_first, k.row + k_first, problem.shift(sequence)});
+  return k_first;
+}
 
 /// Sorts needs and appends their union to the meeting.
 void append_needed(Meeting& meeting, const Rows& k, std::vector<Need>& needs) {
@@ -60,11 +72,11 @@ void append_needed(Meeting& meeting, const Rows& k, std::vector<Need>& needs) {
   });
   for (size_t i = 0; i < needs.size();) {
     Need whole = needs[i++];
-    while (i < needs.size() && needs[i].run == whole.run && needs[i].first <= whole.last) {
-      whole.last = std::max(whole.last, needs[i++].last);
+    while (i < needs.size() && needs[i].run == whole.run && needs[i].first <= whole.last()) {
+      whole.count = std::max(whole.last(), needs[i++].last()) - whole.first;
     }
     const Run& run = k.runs[whole.run];
-    append(meeting.needed, run.sequence, run.tokens.slice(whole.first, whole.last));
+    append(meeting.needed, run.sequence, run.tokens.slice(whole.first, whole.last()));
     meeting.source.push_back(run.row + whole.first);
   }
 }
@@ -74,7 +86,7 @@ void append_needed(Meeting& meeting, const Rows& k, std::vector<Need>& needs) {
 HeadShare head_share(const Problem& problem, int ways, int index) {
   const int64_t kv = problem.heads_kv;
   const int64_t group = problem.group();
-  if (kv >= ways) {
+  if (!shares_kv_heads(problem, ways)) {
     const int64_t begin = kv * index / ways;
     const int64_t end = kv * (index + 1) / ways;
     return {begin * group, end * group, begin, end};
@@ -157,15 +169,17 @@ Meeting meet(const Problem& problem, const Rows& q, const Rows& k) {
   size_t from = 0;
   for (const Run& q_run : q.runs) {
     while (from < k.runs.size() && k.runs[from].sequence < q_run.sequence) ++from;
-    const Band band = problem.band(problem.lengths.sequences[static_cast<size_t>(q_run.sequence)]);
-    for (size_t i = from; i < k.runs.size() && k.runs[i].sequence == q_run.sequence; ++i) {
-      const Run& k_run = k.runs[i];
-      const Tile tile = make_tile(q_run.sequence, band, q_run.tokens, k_run.tokens);
-      if (tile.q.size() == 0) continue;
-      const int64_t q_first = (tile.q.begin - q_run.tokens.begin) / q_run.tokens.stride;
-      const int64_t k_first = (tile.k.begin - k_run.tokens.begin) / k_run.tokens.stride;
-      meeting.tiles.push_back({tile, q_run.row + q_first, k_run.row + k_first});
-      needs.push_back({i, k_first, k_first + tile.k.size()});
+    const Range numbers = problem.mask_tiles(q_run.sequence, q_run.tokens);
+    for (int64_t number = numbers.first; number < numbers.last; ++number) {
+      const MaskTile mask = problem.mask_tile(q_run.sequence, number);
+      const Interval queries = between(q_run.tokens, mask.q.begin, mask.q.end);
+      if (queries.size() == 0) continue;
+      for (size_t i = from; i < k.runs.size() && k.runs[i].sequence == q_run.sequence; ++i) {
+        const Interval keys = between(k.runs[i].tokens, mask.k.begin, mask.k.end);
+        const Tile tile = make_tile(q_run.sequence, mask.band, queries, keys);
+        if (tile.q.size() == 0) continue;
+        needs.push_back({i, place(meeting, problem, tile, q_run, k.runs[i]), tile.k.size()});
+      }
     }
   }
   append_needed(meeting, k, needs);

@@ -11,8 +11,8 @@
 namespace longspan {
 
 /// The heads that member `index` of a group of `ways` ranks computes. Key heads are dealt whole;
-/// where there are fewer than ranks, several ranks share one and split its query heads. A member
-/// may hold no heads.
+/// where there are fewer than ranks, several ranks share one and split its query heads (unless the
+/// problem is invariant). A member may hold no heads.
 struct HeadShare {
   int64_t q_begin = 0;
   int64_t q_end = 0;
@@ -25,8 +25,11 @@ struct HeadShare {
 
 HeadShare head_share(const Problem& problem, int ways, int index);
 
-/// True when some key head belongs to several members, whose dK and dV then have to be added.
-inline bool shares_kv_heads(const Problem& problem, int ways) { return problem.heads_kv < ways; }
+/// True when some key head belongs to several members, whose dK and dV then have to be added. An
+/// invariant problem never shares: where a sum is cut must not depend on the number of ranks.
+inline bool shares_kv_heads(const Problem& problem, int ways) {
+  return problem.heads_kv < ways && !problem.invariant;
+}
 
 enum class SideOf { kQuery, kKey };
 

@@ -70,6 +70,7 @@ class Passes {
                        .q = b_.q,
                        .o = b_.o,
                        .lse = b_.lse,
+                       .max_logit = b_.max_logit,
                        .dout = b_.dout,
                        .delta = b_.delta,
                        .dq = b_.dq});

@@ -6,7 +6,8 @@
 namespace longspan {
 namespace {
 
-Verdict consider(const Setting&, Direction) {
+Verdict consider(const Setting& setting, Direction) {
+  if (auto decline = varies_with_ranks(setting, "ring", setting.topology.ranks())) return *decline;
   return Offer{"keys and values of one other rank at a time, overlapped with the tiles"};
 }
 

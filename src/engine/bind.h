@@ -1,0 +1,38 @@
+// Checks of single tensors before anything moves. Internal to this folder.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "longspan/engine.h"
+
+namespace longspan::bind {
+
+Error invalid(std::string message);
+
+/// A tensor of the call and what it must look like: this rank's rows of a side, or a whole
+/// [batch, seq] where there is no shard.
+struct Named {
+  std::string_view name;
+  const TensorView* view = nullptr;
+  bool output = false;
+  const Shard* shard = nullptr;
+  int64_t batch = 0;
+  int64_t seq = 0;
+  int64_t heads = 0;
+  int64_t dim = 0;
+  DType dtype = DType::kF32;
+  bool paged = false;
+};
+
+/// Type, shape, strides, alignment and page table. `page`: Problem::page.
+Status check_view(const Named& tensor, int64_t page);
+
+/// Whether a tensor is there exactly when `wanted`, which `key` of the problem text asks for.
+Status present(std::string_view name, const TensorView& view, bool wanted, std::string_view key);
+
+/// Presence of the side tensors and range of the side values.
+Status check_sides(const Problem& problem, const SideOperands& side);
+
+}  // namespace longspan::bind
