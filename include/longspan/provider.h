@@ -69,7 +69,7 @@ struct TileProblem {
   int64_t dim_v = 0;
   int64_t capacity_q = 0;  // rows of q
   int64_t capacity_k = 0;  // rows of k of the largest part
-  Features features = {};
+  Features features;
 
   bool operator==(const TileProblem&) const = default;
 };
@@ -109,10 +109,10 @@ struct ForwardTiles {
   TensorView lse;  // [rows_q, heads_q, 1], accumulator(dtype), natural log
   std::span<const PlacedTile> tiles;
   double scale = 1;
-  ScoreTerms terms = {};
+  ScoreTerms terms;
   /// [1, 1, the problem's query heads, 1], accumulator(dtype): raised to the largest visible score
   /// of each head that q holds.
-  TensorView max_logit = {};
+  TensorView max_logit;
 };
 
 /// Adds the tiles' gradients to dq, dk and dv. delta = rowsum(dout * o), and lse is that of the
@@ -125,8 +125,8 @@ struct BackwardTiles {
   TensorView dq, dk, dv;  // accumulator(dtype)
   std::span<const PlacedTile> tiles;
   double scale = 1;
-  ScoreTerms terms = {};
-  TensorView dbias = {};  // as terms.bias but accumulator(dtype): the tiles' gradients are added
+  ScoreTerms terms;
+  TensorView dbias;  // as terms.bias but accumulator(dtype): the tiles' gradients are added
 };
 
 /// Immutable once prepared; run from several threads at once with a workspace each. No allocation

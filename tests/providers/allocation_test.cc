@@ -39,8 +39,7 @@ Case packed_case() {
                .dim_qk = 40,
                .dim_v = 24,
                .capacity_q = 800,
-               .capacity_k = 800,
-               .not_offered = {}};
+               .capacity_k = 800};
   c.scale = 0.2;
   for (int64_t i = 0; i < 20; ++i) {
     c.tiles.push_back(make_placed(40 * i, 33, 40 * i, 37, {-kUnbounded, 4}));

@@ -59,8 +59,7 @@ TEST(Bits, ManyBlocksOfFewHeadsOnManyThreads) {
                  .dim_qk = 16,
                  .dim_v = 16,
                  .capacity_q = 1500,
-                 .capacity_k = 1700,
-                 .not_offered = {}};
+                 .capacity_k = 1700};
     c.scale = 0.25;
     c.tiles = {make_placed(0, 1500, 0, 1700, band)};
     const Inputs in = make_inputs(c, 9);

@@ -3,11 +3,12 @@
 #include "providers/support.h"
 
 namespace longspan::testing {
-namespace {
 
 int64_t pick(std::mt19937_64& random, int64_t low, int64_t high) {
   return std::uniform_int_distribution<int64_t>(low, high)(random);
 }
+
+namespace {
 
 Band random_band(std::mt19937_64& random, int64_t nq, int64_t nk) {
   const int64_t a = pick(random, -nq, nk);
@@ -63,6 +64,15 @@ Case random_case(std::mt19937_64& random) {
   return c;
 }
 
+Case small_case(std::mt19937_64& random) {
+  Case c;
+  do {
+    c = random_case(random);
+  } while (c.problem.dim_qk > 17 || c.problem.dim_v > 17 || c.problem.capacity_q > 60 ||
+           c.problem.capacity_k > 60);
+  return c;
+}
+
 Case one_tile(int64_t nq, int64_t nk, Band band, DType dtype) {
   Case c;
   c.problem = {.dtype = dtype,
@@ -72,8 +82,7 @@ Case one_tile(int64_t nq, int64_t nk, Band band, DType dtype) {
                .dim_qk = 20,
                .dim_v = 12,
                .capacity_q = nq,
-               .capacity_k = nk,
-               .not_offered = {}};
+               .capacity_k = nk};
   c.scale = 1 / std::sqrt(20.0);
   c.tiles = {make_placed(0, nq, 0, nk, band)};
   return c;

@@ -102,16 +102,6 @@ Dense dense(const Case& c, const Inputs& in) {
   return out;
 }
 
-/// A random case of few rows and narrow heads.
-Case small_case(std::mt19937_64& random) {
-  Case c;
-  do {
-    c = random_case(random);
-  } while (c.problem.dim_qk > 17 || c.problem.dim_v > 17 || c.problem.capacity_q > 60 ||
-           c.problem.capacity_k > 60);
-  return c;
-}
-
 TEST(Reference, EqualsDenseFormulation) {
   std::mt19937_64 random(1);
   const Device cpu = device(2);
@@ -174,8 +164,7 @@ TEST(Reference, GradientsAreFiniteDifferences) {
                  .dim_qk = 3,
                  .dim_v = 2,
                  .capacity_q = 9,
-                 .capacity_k = 8,
-                 .not_offered = {}};
+                 .capacity_k = 8};
     c.scale = 0.7;
     const Band bands[] = {{-kUnbounded, 0}, {}, {-2, 1}};
     c.tiles = {make_placed(0, 5, 0, 6, bands[i % 3]), make_placed(4, 5, 2, 6, {-kUnbounded, 1})};

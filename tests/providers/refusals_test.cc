@@ -61,7 +61,11 @@ TEST_P(EveryProvider, Declines) {
   bad(DeclineCode::kHeads, "key head 1 of 1", [](TileProblem& p) { p.group_offset = 1; });
   bad(DeclineCode::kCapacity, "-5 query", [](TileProblem& p) { p.capacity_q = -5; });
   bad(DeclineCode::kCapacity, "key rows", [](TileProblem& p) { p.capacity_k = int64_t{1} << 32; });
-  bad(DeclineCode::kKey, "window=4,0", [](TileProblem& p) { p.not_offered["window"] = "4,0"; });
+  bad(DeclineCode::kFp8, "fp8=mxfp8", [](TileProblem& p) { p.features.fp8 = Fp8::kMxfp8; });
+  bad(DeclineCode::kPage, "forward only", [](TileProblem& p) {
+    p.direction = Direction::kBackward;
+    p.features.paged = true;
+  });
   Device other = cpu_;
   other.name = "cuda:0";
   expect_decline(provider(), good, other, DeclineCode::kDevice, "cuda:0");
@@ -166,11 +170,11 @@ TEST_P(EveryProvider, AttendTilesIsOneWholeCall) {
   ASSERT_TRUE(attend_tiles(provider(), cpu_, c.problem, call).ok());
   EXPECT_EQ(carry.o.values(), expected.carry.o.values());
   TileProblem problem = c.problem;
-  problem.not_offered["softcap"] = "30";
+  problem.features.fp8 = Fp8::kDelayed;
   const Status status = attend_tiles(provider(), cpu_, problem, call);
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().code, ErrorCode::kUnsupported);
-  EXPECT_THAT(status.error().message, HasSubstr("softcap=30"));
+  EXPECT_THAT(status.error().message, HasSubstr("remove fp8"));
 }
 
 }  // namespace

@@ -179,7 +179,9 @@ void forward(const Provider& provider, const Device& device, const Case& c, cons
                           .o = carry.o.view(),
                           .lse = carry.lse.view(),
                           .tiles = tiles,
-                          .scale = c.scale};
+                          .scale = c.scale,
+                          .terms = c.terms,
+                          .max_logit = c.max_logit};
   const Status status = (*plan)->forward(call, memory.workspace);
   ASSERT_TRUE(status.ok()) << status.error().text();
 }
@@ -202,7 +204,9 @@ void backward(const Provider& provider, const Device& device, const Case& c, con
                            .dk = gradients.dk.view(),
                            .dv = gradients.dv.view(),
                            .tiles = tiles,
-                           .scale = c.scale};
+                           .scale = c.scale,
+                           .terms = c.terms,
+                           .dbias = c.dbias};
   const Status status = (*plan)->backward(call, memory.workspace);
   ASSERT_TRUE(status.ok()) << status.error().text();
 }

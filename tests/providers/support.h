@@ -53,6 +53,9 @@ struct Case {
   Memory memory = Memory::kTokenMajor;
   int64_t batch = 1;
   int64_t gap = 0;
+  ScoreTerms terms;
+  TensorView max_logit;
+  TensorView dbias;
 
   std::string text() const;
 };
@@ -108,6 +111,11 @@ struct Outcome {
   Gradients gradients;
 };
 Outcome run(const Provider& provider, const Case& c, const Inputs& in, const Device& cpu);
+
+int64_t pick(std::mt19937_64& random, int64_t low, int64_t high);
+
+/// A random_case of few rows and narrow heads.
+Case small_case(std::mt19937_64& random);
 
 /// A problem of many shapes: bands of all kinds, shared rows, groups, dtypes, strides.
 Case random_case(std::mt19937_64& random);

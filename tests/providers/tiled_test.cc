@@ -97,8 +97,7 @@ TEST(Tiled, EveryHeadDim) {
                  .dim_qk = dim,
                  .dim_v = 577 - dim,
                  .capacity_q = 150,
-                 .capacity_k = 131,
-                 .not_offered = {}};
+                 .capacity_k = 131};
     c.scale = 1 / std::sqrt(static_cast<double>(dim));
     c.tiles = {make_placed(0, 150, 0, 131, {-kUnbounded, -19})};
     check_case(c, static_cast<uint64_t>(dim), cpu);
@@ -116,8 +115,7 @@ TEST(Tiled, OneQueryAgainstManyKeysAndBack) {
                .dim_qk = 64,
                .dim_v = 64,
                .capacity_q = 1,
-               .capacity_k = 1500,
-               .not_offered = {}};
+               .capacity_k = 1500};
   c.scale = 0.125;
   c.tiles = {make_placed(0, 1, 0, 1500, {})};
   check_case(c, 1, cpu);
@@ -178,8 +176,7 @@ TEST(Tiled, LongSequences) {
                  .dim_qk = dim,
                  .dim_v = dim,
                  .capacity_q = kLongRows,
-                 .capacity_k = kLongRows,
-                 .not_offered = {}};
+                 .capacity_k = kLongRows};
     c.scale = 1 / std::sqrt(static_cast<double>(dim));
     c.tiles = {make_placed(0, kLongRows, 0, kLongRows, {-kUnbounded, 0})};
     check_case(c, 3, cpu);
@@ -197,8 +194,7 @@ TEST(Tiled, PackedSequencesInOneCall) {
                .dim_qk = 16,
                .dim_v = 24,
                .capacity_q = 16 * 1100,
-               .capacity_k = 16 * 1100,
-               .not_offered = {}};
+               .capacity_k = 16 * 1100};
   c.scale = 0.25;
   for (int64_t i = 0; i < 1100; ++i) {  // more than one wave
     c.tiles.push_back(make_placed(16 * i, 1 + i % 16, 16 * i, 1 + i % 16, {-kUnbounded, 0}));
