@@ -226,6 +226,9 @@ Result<Problem> validated(Problem problem) {
   LONGSPAN_CHECK_OK(check_size(problem));
   LONGSPAN_CHECK_OK(check_mask(problem));
   LONGSPAN_CHECK_OK(check_pages(problem));
+  const bool any_prefix = std::any_of(problem.prefix.begin(), problem.prefix.end(),
+                                      [](int64_t keys) { return keys != 0; });
+  if (!any_prefix) problem.prefix.clear();
   const Capacity needed{lengths.tokens_q, lengths.tokens_k,
                         static_cast<int64_t>(lengths.sequences.size())};
   if (problem.capacity == Capacity{}) problem.capacity = needed;

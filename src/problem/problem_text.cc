@@ -101,7 +101,6 @@ Status set_mask(Problem& problem, const ProblemFields& fields) {
     problem.window_right = sides[1];
   }
   problem.prefix = list_or(fields, "prefix", {});
-  if (sum(problem.prefix) == 0) problem.prefix.clear();
   problem.chunk = integer_or(fields, "chunk", 0);
   problem.mask = mask == nullptr || *mask == "none" ? MaskKind::kNone : MaskKind::kCausal;
   problem.align = align && *align == "bottom_right" ? Align::kBottomRight : Align::kTopLeft;

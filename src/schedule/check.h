@@ -90,7 +90,9 @@ class Order {
   std::vector<uint64_t> bits_;        // sets of transfers: per step, at its start and at its end
 };
 
-/// Sinks enter every row once, after its last tile. Internal to check_steps.
+/// One side of a message: its peer, and buffers that lie as one piece. Part of check_steps.
+Status check_message(const Schedule& schedule, StepId id, const Message& message);
+/// Sinks enter every row once, after its last tile. Part of check_steps.
 Status check_sinks(const Setting& setting, const Schedule& schedule);
 /// One schedule alone: each buffer's shape, type, place and declared rows and heads.
 Status check_buffers(const Setting& setting, const Schedule& schedule);

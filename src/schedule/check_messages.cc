@@ -142,6 +142,41 @@ class Messages {
 
 }  // namespace
 
+Status check_message(const Schedule& schedule, StepId id, const Message& message) {
+  const Step& step = step_of(schedule, id);
+  const auto fail = [&](std::string_view what, BufferId buffer = kNone) {
+    return defect(schedule, id, buffer, what);
+  };
+  if (message.peer < 0 || message.peer >= schedule.ranks || message.peer == schedule.rank) {
+    return fail(fmt::format("peer {} of {} ranks", message.peer, schedule.ranks));
+  }
+  const bool send = message.kind == TransferKind::kSend;
+  if (step.kind == StepKind::kSend && !send) return fail("receives");
+  if (step.kind == StepKind::kRecv && send) return fail("sends");
+  if (message.bytes <= 0 || message.buffers.empty()) return fail("message of no bytes");
+  if (message.offset % kMessageAlignment != 0) {
+    return fail(fmt::format("message at {}, no multiple of {}", message.offset, kMessageAlignment));
+  }
+  int64_t end = message.offset;
+  for (const BufferId part : message.buffers) {
+    if (part < 0 || static_cast<size_t>(part) >= schedule.buffers.size()) {
+      return fail("message of an unknown buffer");
+    }
+    const Buffer& buffer = buffer_of(schedule, part);
+    if (buffer.space != Space::kWorkspace) return fail("message outside the workspace", part);
+    const int64_t begin = (end + kMessageAlignment - 1) / kMessageAlignment * kMessageAlignment;
+    if (buffer.offset != begin) {
+      return fail(fmt::format("lies at {}, the message needs it at {}", buffer.offset, begin),
+                  part);
+    }
+    end = buffer.offset + buffer.bytes();
+  }
+  if (end - message.offset == message.bytes) return {};
+  return fail(
+      fmt::format("message of {} bytes, its buffers have {}", message.bytes, end - message.offset),
+      message.buffers.front());
+}
+
 Status check_messages(std::span<const Schedule> schedules) {
   Messages messages(schedules);
   LONGSPAN_CHECK_OK(messages.match());

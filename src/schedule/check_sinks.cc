@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "schedule/check.h"
 
 namespace longspan::proof {
@@ -37,6 +39,16 @@ Status check_buffers_of(const Schedule& schedule, StepId id) {
   return {};
 }
 
+/// Whether the step starts an O of tokens, to be carried from tile to tile.
+bool starts_output(const Schedule& schedule, const Step& step) {
+  if (step.kind != StepKind::kFill) return false;
+  return std::any_of(step.fills.begin(), step.fills.end(), [&](const Fill& fill) {
+    const Buffer& buffer = buffer_of(schedule, fill.buffer);
+    return buffer.quantity == Quantity::kO && buffer.space != Space::kOperand &&
+           holds_tokens(buffer, fill.row, fill.row + fill.rows);
+  });
+}
+
 bool is_sink(StepKind kind) { return kind == StepKind::kSink || kind == StepKind::kSinkGradient; }
 
 }  // namespace
@@ -46,11 +58,11 @@ Status check_sinks(const Setting& setting, const Schedule& schedule) {
   const Sink sink = setting.problem.sink;
   const bool wanted = forward ? sink != Sink::kNone : sink == Sink::kLearnable;
   StepId found = kNone;
-  bool attends = false;
+  bool needed = false;
   const auto count = static_cast<StepId>(schedule.steps.size());
   for (StepId id = 0; id < count; ++id) {
     const StepKind kind = step_of(schedule, id).kind;
-    attends |= is_attend(kind);
+    needed |= starts_output(schedule, step_of(schedule, id)) || kind == StepKind::kAttendBackward;
     if (is_attend(kind) && forward && found != kNone) {
       return defect(schedule, id, kNone, "tiles come after the sink entered");
     }
@@ -59,7 +71,7 @@ Status check_sinks(const Setting& setting, const Schedule& schedule) {
     LONGSPAN_CHECK_OK(check_buffers_of(schedule, id));
     found = id;
   }
-  if (!wanted || !attends || found != kNone) return {};
+  if (!wanted || !needed || found != kNone) return {};
   return defect(schedule, kNone, kNone, "the problem has a sink and no step brings it in");
 }
 

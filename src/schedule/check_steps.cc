@@ -36,7 +36,8 @@ class StepCheck {
     if (step_.kind == StepKind::kFill) {
       for (const Fill& fill : step_.fills) LONGSPAN_CHECK_OK(check_fill(fill));
     }
-    for (const Message& message : step_.messages) LONGSPAN_CHECK_OK(check_message(message));
+    for (const Message& message : step_.messages)
+      LONGSPAN_CHECK_OK(check_message(schedule_, id_, message));
     return {};
   }
 
@@ -259,36 +260,6 @@ class StepCheck {
     return fail(
         fmt::format("fills rows [{}, {}) of {}", fill.row, fill.row + fill.rows, buffer.rows),
         fill.buffer);
-  }
-
-  Status check_message(const Message& message) const {
-    if (message.peer < 0 || message.peer >= schedule_.ranks || message.peer == schedule_.rank) {
-      return fail(fmt::format("peer {} of {} ranks", message.peer, schedule_.ranks));
-    }
-    const bool send = message.kind == TransferKind::kSend;
-    if (step_.kind == StepKind::kSend && !send) return fail("receives");
-    if (step_.kind == StepKind::kRecv && send) return fail("sends");
-    if (message.bytes <= 0 || message.buffers.empty()) return fail("message of no bytes");
-    if (message.offset % kMessageAlignment != 0) {
-      return fail(
-          fmt::format("message at {}, no multiple of {}", message.offset, kMessageAlignment));
-    }
-    int64_t end = message.offset;
-    for (const BufferId id : message.buffers) {
-      if (!exists(id)) return fail("message of an unknown buffer");
-      const Buffer& buffer = at(id);
-      if (buffer.space != Space::kWorkspace) return fail("message outside the workspace", id);
-      const int64_t begin = (end + kMessageAlignment - 1) / kMessageAlignment * kMessageAlignment;
-      if (buffer.offset != begin) {
-        return fail(fmt::format("lies at {}, the message needs it at {}", buffer.offset, begin),
-                    id);
-      }
-      end = buffer.offset + buffer.bytes();
-    }
-    if (end - message.offset == message.bytes) return {};
-    return fail(fmt::format("message of {} bytes, its buffers have {}", message.bytes,
-                            end - message.offset),
-                message.buffers.front());
   }
 
   const Setting& setting_;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "testkit/random_problem.h"
+#include "testkit/visible.h"
 
 namespace longspan {
 namespace {
@@ -181,10 +182,9 @@ TEST(Partition, QueriesAndKeysAgreeWhereLengthsAndExtentsDo) {
 /// Visible pairs of the most expensive single query.
 int64_t widest_query(const Problem& problem) {
   int64_t widest = 0;
-  for (const Sequence& s : problem.lengths.sequences) {
-    for (int64_t q = 0; q < s.q_length; ++q) {
-      const Range keys = visible_keys(problem.band(s), q, s.k_length);
-      widest = std::max(widest, keys.last - keys.first);
+  for (size_t s = 0; s < problem.lengths.sequences.size(); ++s) {
+    for (int64_t q = 0; q < problem.lengths.sequences[s].q_length; ++q) {
+      widest = std::max(widest, testkit::keys_seen(problem, static_cast<int64_t>(s), q));
     }
   }
   return widest;
@@ -203,9 +203,9 @@ TEST(Partition, BalancedSharesDifferByOneQueryAtMost) {
       int64_t pairs = 0;
       for (const longspan::Run& run : partition.q(rank).runs) {
         if (run.valid == 0) continue;
-        const Sequence& s = problem.lengths.sequences[static_cast<size_t>(run.sequence)];
-        pairs += area(make_tile(run.sequence, problem.band(s), run.tokens.slice(0, run.valid),
-                                {0, s.k_length}));
+        for (int64_t t = 0; t < run.valid; ++t) {
+          pairs += testkit::keys_seen(problem, run.sequence, run.tokens.at(t));
+        }
       }
       sum += pairs;
       ASSERT_LE(std::abs(pairs * ranks - total), (widest + 1) * ranks)

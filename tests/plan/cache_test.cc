@@ -179,6 +179,24 @@ TEST(PlanCache, OneSlowPreparationHoldsUpNoOtherKey) {
   EXPECT_EQ(cache.statistics().builds, 2);
 }
 
+TEST(PlanCache, CallbacksAreKeptUnderTheirKeyAndNotAtAllWithoutOne) {
+  PlanCache cache(8);
+  const FakeProvider provider("a");
+  TileProblem problem = problem_of(64);
+  problem.features.modification = "square";
+  const auto first = *cache.plan(provider, problem, {});
+  EXPECT_EQ(*cache.plan(provider, problem, {}), first);
+  problem.features.modification = "cube";
+  EXPECT_NE(*cache.plan(provider, problem, {}), first);
+  EXPECT_EQ(cache.statistics().builds, 2);
+  EXPECT_EQ(cache.statistics().size, 2);
+  problem.features.modification = "";
+  const auto nameless = *cache.plan(provider, problem, {});
+  EXPECT_NE(*cache.plan(provider, problem, {}), nameless);
+  EXPECT_EQ(cache.statistics().builds, 4);
+  EXPECT_EQ(cache.statistics().size, 2);
+}
+
 TEST(PlanCache, ManyThreadsOverManyKeysStayWithinTheBound) {
   PlanCache cache(5);
   const FakeProvider provider("a");

@@ -73,7 +73,16 @@ TEST(PlanKey, EveryFieldTellsKeysApart) {
       [](PlanKey& k) { k.problem.dim_v = 96; },
       [](PlanKey& k) { k.problem.capacity_q = 64; },
       [](PlanKey& k) { k.problem.capacity_k = 64; },
-      [](PlanKey& k) { k.problem.not_offered.emplace("softcap", "30"); },
+      [](PlanKey& k) { k.problem.features.softcap = true; },
+      [](PlanKey& k) { k.problem.features.window = true; },
+      [](PlanKey& k) { k.problem.features.alibi = true; },
+      [](PlanKey& k) { k.problem.features.bias = Bias::k1H; },
+      [](PlanKey& k) { k.problem.features.dropout = true; },
+      [](PlanKey& k) { k.problem.features.max_logit = true; },
+      [](PlanKey& k) { k.problem.features.paged = true; },
+      [](PlanKey& k) { k.problem.features.deterministic = true; },
+      [](PlanKey& k) { k.problem.features.fp8 = Fp8::kCurrent; },
+      [](PlanKey& k) { k.problem.features.modification = "square"; },
   };
   for (size_t i = 0; i < std::size(kEdits); ++i) {
     PlanKey other = key;
@@ -82,10 +91,10 @@ TEST(PlanKey, EveryFieldTellsKeysApart) {
     EXPECT_NE(PlanKeyHash()(other), PlanKeyHash()(key)) << "edit " << i;
   }
   PlanKey one = key;
-  one.problem.not_offered.emplace("softcap", "30");
+  one.problem.features.modification = "square";
   PlanKey two = key;
-  two.problem.not_offered.emplace("softcap", "50");
-  EXPECT_NE(one, two) << "values count, not only how many there are";
+  two.problem.features.modification = "cube";
+  EXPECT_NE(one, two);
 }
 
 TEST(PlanKey, RandomKeysAreEqualExactlyWhenTheirFieldsAre) {

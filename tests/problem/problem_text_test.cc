@@ -43,7 +43,6 @@ TEST(ProblemText, RequiredKeysAndDefaults) {
   EXPECT_EQ(p.lengths.tokens_q, 25);
   EXPECT_EQ(p.lengths.tokens_k, 25);
   EXPECT_EQ(p.capacity, (Capacity{25, 25, 2}));
-  EXPECT_TRUE(p.not_offered.empty());
 }
 
 TEST(ProblemText, EveryOfferedKey) {
@@ -98,9 +97,9 @@ TEST(ProblemText, CanonicalPrintStartsWithFiveKeysAndLeavesDefaultsOut) {
 TEST(ProblemText, CanonicalPrintFollowsTheOrderOfTheTable) {
   const std::string text =
       "dtype=f16 heads=8/4 dim=16 lengths=4,5 mask=causal dim_v=8 kv_lengths=6,7 "
-      "align=bottom_right window=3,0 padded=5,5 kv_padded=8,8 tokens=11 kv_tokens=17 scale=0.5 "
+      "align=bottom_right window=3,0 padded=5,5 kv_padded=32,16 tokens=11 kv_tokens=50 scale=0.5 "
       "softcap=30 alibi=default bias=b,1 sink=learnable dropout=0.5 dropout_seed=7 page=16 "
-      "fp8=current deterministic=true invariant=true max_logit=true";
+      "fp8=current deterministic=true invariant=true max_logit=true prefix=2,0 chunk=3";
   EXPECT_EQ(parsed(text).text(), text);
   EXPECT_EQ(parsed("dtype=f32 heads=1/1 dim=4 lengths=4,4 mask=none layout=sbhd").text(),
             "dtype=f32 heads=1/1 dim=4 lengths=4,4 mask=none layout=sbhd");
@@ -120,20 +119,39 @@ TEST(ProblemText, WhiteSpaceOfAnyKindSeparates) {
   EXPECT_EQ(parsed("  dtype=f32\theads=4/2\n dim=8\r\nlengths=16  "), parsed(kRequired));
 }
 
-TEST(ProblemText, KeysOfLaterAreKeptUnlessAtTheirDefault) {
-  const auto kept = [](std::string_view more) { return parsed_with(more).not_offered; };
-  using Kept = std::map<std::string, std::string>;
-  EXPECT_EQ(kept("window=128,0"), (Kept{{"window", "128,0"}}));
-  EXPECT_EQ(kept("softcap=30 page=16"), (Kept{{"softcap", "30"}, {"page", "16"}}));
-  EXPECT_EQ(kept("alibi=default bias=1,1,1,s sink=off_by_one"),
-            (Kept{{"alibi", "default"}, {"bias", "1,1,1,s"}, {"sink", "off_by_one"}}));
-  EXPECT_EQ(kept("dropout=0.1 dropout_seed=3"), (Kept{{"dropout", "0.1"}, {"dropout_seed", "3"}}));
-  EXPECT_EQ(kept("fp8=delayed deterministic=true invariant=true max_logit=true"),
-            (Kept{{"fp8", "delayed"},
-                  {"deterministic", "true"},
-                  {"invariant", "true"},
-                  {"max_logit", "true"}}));
-  EXPECT_EQ(kept("softcap=0.0 dropout=0e0 page=00 window=-1,-1"), Kept{});
+TEST(ProblemText, ScoreKeysFillTheirFields) {
+  const Problem p = parsed_with(
+      "window=128,0 softcap=30 alibi=default bias=1,h sink=learnable dropout=0.25 dropout_seed=3 "
+      "deterministic=true invariant=true max_logit=true prefix=5 chunk=32");
+  EXPECT_EQ(p.window_left, 128);
+  EXPECT_EQ(p.window_right, 0);
+  EXPECT_EQ(p.softcap, 30);
+  EXPECT_EQ(p.alibi, Alibi::kDefault);
+  EXPECT_EQ(p.bias, Bias::k1H);
+  EXPECT_EQ(p.sink, Sink::kLearnable);
+  EXPECT_EQ(p.dropout, 0.25);
+  EXPECT_EQ(p.dropout_seed, 3u);
+  EXPECT_TRUE(p.deterministic && p.invariant && p.max_logit);
+  EXPECT_EQ(p.prefix, std::vector<int64_t>{5});
+  EXPECT_EQ(p.chunk, 32);
+  EXPECT_EQ(parsed_with("fp8=mxfp8").fp8, Fp8::kMxfp8);
+  EXPECT_EQ(parsed_with("dropout_seed=18446744073709551615").dropout_seed, ~uint64_t{0});
+}
+
+TEST(ProblemText, AnotherSpellingOfADefaultIsTheDefault) {
+  const Problem plain = parsed_with("");
+  EXPECT_EQ(parsed_with("softcap=0.0 dropout=0e0 page=00 window=-1,-1 prefix=0 chunk=0 bias=none "
+                        "fp8=none deterministic=false"),
+            plain);
+}
+
+TEST(ProblemText, PagesRoundKeyExtentsUp) {
+  const Problem p = parsed("dtype=f32 heads=2/1 dim=8 lengths=5,16,0 page=8");
+  EXPECT_EQ(p.lengths.sequences[0].k_extent, 8);
+  EXPECT_EQ(p.lengths.sequences[1].k_extent, 16);
+  EXPECT_EQ(p.lengths.sequences[2].k_extent, 0);
+  EXPECT_EQ(p.lengths.tokens_k, 24);
+  EXPECT_EQ(p.text(), "dtype=f32 heads=2/1 dim=8 lengths=5,16,0 mask=none page=8");
 }
 
 TEST(ProblemText, MergedFieldsReplaceOnesOfTheSameName) {
@@ -143,17 +161,6 @@ TEST(ProblemText, MergedFieldsReplaceOnesOfTheSameName) {
   EXPECT_EQ(p.mask, MaskKind::kNone);
   EXPECT_EQ(p.scale, 2);
   EXPECT_EQ(p.heads_q, 4);
-}
-
-std::map<std::string, std::string> random_not_offered(Random& random) {
-  std::map<std::string, std::string> keys;
-  constexpr std::pair<const char*, const char*> kLater[] = {
-      {"window", "-1,4"}, {"softcap", "12.5"},    {"alibi", "default"},  {"bias", "1,h"},
-      {"page", "64"},     {"sink", "off_by_one"}, {"dropout_seed", "9"}, {"max_logit", "true"}};
-  for (const auto& [key, value] : kLater) {
-    if (random.chance(1.0 / 6)) keys[key] = value;
-  }
-  return keys;
 }
 
 double random_scale(Random& random, const Problem& p) {
@@ -173,7 +180,6 @@ TEST(ProblemText, CanonicalPrintParsesBackToTheSameProblem) {
   for (int i = 0; i < 5000; ++i) {
     Problem p = testkit::random_problem(random, {.sequences = 6, .length = 2000});
     p.scale = random_scale(random, p);
-    p.not_offered = random_not_offered(random);
     const std::string text = p.text();
     const Result<Problem> back = parse_problem(text);
     ASSERT_TRUE(back.ok()) << text << ": " << back.error().text();

@@ -33,7 +33,9 @@ TEST_P(Corruptions, AreRefused) {
   int planted = 0;
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
     testkit::Random random(seed);
-    const Problem problem = testkit::random_problem(random);
+    Problem problem = testkit::random_problem(random);
+    if (seed % 4 == 0) problem.sink = Sink::kLearnable;  // enough places for every defect
+    if (seed % 4 == 1) problem.max_logit = true;
     const Choice choice = random_choice(random);
     const Setting setting = setting_of(problem, choice);
     for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
@@ -60,6 +62,7 @@ std::string name_of(const testing::TestParamInfo<Corruption>& info) {
 
 INSTANTIATE_TEST_SUITE_P(Tiles, Corruptions, testing::ValuesIn(tile_corruptions()), name_of);
 INSTANTIATE_TEST_SUITE_P(Messages, Corruptions, testing::ValuesIn(message_corruptions()), name_of);
+INSTANTIATE_TEST_SUITE_P(Terms, Corruptions, testing::ValuesIn(term_corruptions()), name_of);
 INSTANTIATE_TEST_SUITE_P(Data, Corruptions, testing::ValuesIn(data_corruptions()), name_of);
 
 }  // namespace

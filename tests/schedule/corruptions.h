@@ -18,6 +18,7 @@ struct Corruption {
 std::vector<Corruption> tile_corruptions();
 std::vector<Corruption> message_corruptions();
 std::vector<Corruption> data_corruptions();  // buffers, copies and fills
+std::vector<Corruption> term_corruptions();  // sinks, largest logits, alignment
 
 /// Takes a step out; nothing waits for it any more.
 void remove_step(Schedule& schedule, StepId id);

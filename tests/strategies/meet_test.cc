@@ -9,6 +9,7 @@
 
 #include "strategies/group.h"
 #include "strategies/tokens.h"
+#include "testkit/visible.h"
 
 namespace longspan {
 namespace {
@@ -27,9 +28,9 @@ using Pair = std::pair<Token, Token>;
 std::set<Pair> visible(const Problem& problem, const Rows& q, const Rows& k) {
   std::set<Pair> pairs;
   for (const Token& query : set_of(q)) {
-    const Band band = problem.band(problem.lengths.sequences[static_cast<size_t>(query.first)]);
     for (const Token& key : set_of(k)) {
-      const bool sees = query.first == key.first && band.sees(query.second, key.second);
+      const bool sees = query.first == key.first &&
+                        testkit::visible(problem, query.first, query.second, key.second);
       if (sees) pairs.emplace(query, key);
     }
   }

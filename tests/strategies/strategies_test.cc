@@ -13,6 +13,7 @@
 namespace longspan {
 namespace {
 
+using test::Choice;
 using test::schedules_of;
 using test::setting_of;
 using testing::ElementsAre;
@@ -160,8 +161,9 @@ TEST(Consider, TheOthersTakeAnything) {
   Random random(81);
   for (int i = 0; i < 50; ++i) {
     const int ranks = static_cast<int>(random.between(1, 9));
-    const Setting setting =
-        setting_of(testkit::random_problem(random), {.ranks = ranks, .nodes = 1});
+    Problem problem = testkit::random_problem(random);
+    problem.invariant = false;
+    const Setting setting = setting_of(std::move(problem), {.ranks = ranks, .nodes = 1});
     for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
       for (const char* strategy : {"ring", "all_gather", "all_to_all", "hybrid"}) {
         const Verdict verdict = (*find_strategy(strategy))->consider(setting, direction);
@@ -170,6 +172,23 @@ TEST(Consider, TheOthersTakeAnything) {
       }
     }
   }
+}
+
+TEST(Consider, InvariantProblemsNeedWholeSumsOnOneRank) {
+  const std::string text = "dtype=f32 heads=4/4 dim=8 lengths=32 invariant=true";
+  const auto verdict = [&](const char* strategy, const Choice& choice, Direction direction) {
+    return (*find_strategy(strategy))->consider(setting_of(text, choice), direction);
+  };
+  for (const char* strategy : {"ring", "all_gather", "hybrid"}) {
+    const Verdict split = verdict(strategy, {.ranks = 4, .nodes = 2}, Direction::kForward);
+    ASSERT_NE(declined(split), nullptr) << strategy;
+    EXPECT_EQ(declined(split)->code, DeclineCode::kInvariant);
+    EXPECT_THAT(declined(split)->detail, HasSubstr("use all_to_all"));
+    EXPECT_EQ(declined(verdict(strategy, {.ranks = 1}, Direction::kForward)), nullptr);
+  }
+  EXPECT_EQ(declined(verdict("hybrid", {.ranks = 4}, Direction::kForward)), nullptr);
+  EXPECT_EQ(declined(verdict("all_to_all", {.ranks = 8}, Direction::kForward)), nullptr);
+  EXPECT_EQ(declined(verdict("head_parallel", {.ranks = 8}, Direction::kBackward)), nullptr);
 }
 
 TEST(StrategyList, IsFoundByName) {
