@@ -1,5 +1,6 @@
 // Random problems for property tests: ragged and empty sequences, padding, unused rows, grouped
-// heads, both masks and alignments, all layouts. Equal seeds give equal problems.
+// heads, both masks and alignments, all layouts, and every option alone and with others. Equal
+// seeds give equal problems.
 #pragma once
 
 #include <algorithm>
@@ -46,6 +47,8 @@ struct ProblemLimits {
   std::vector<DType> dtypes = {DType::kF64, DType::kF32, DType::kF16, DType::kBF16};
   bool cross = true;    // key lengths may differ from query lengths
   bool padding = true;  // extents beyond the lengths, unused rows at the end
+  bool options = true;  // windows, prefix, chunks, and what changes scores and probabilities
+  bool pages = false;   // keys and values may be paged, which backward refuses
 };
 
 /// Lengths of one side: mostly ragged, sometimes equal, now and then zero.
@@ -101,6 +104,63 @@ inline Lengths random_lengths(Random& random, const ProblemLimits& limits, Layou
   return lengths;
 }
 
+/// A bound of the window: the diagonal itself, near it, anywhere, beyond every length, none.
+inline int64_t random_bound(Random& random, const ProblemLimits& limits) {
+  return random.one_of(
+      std::array<int64_t, 6>{0, 1, 7, random.between(2, limits.length), limits.length + 5, -1});
+}
+
+/// One option of each kind that a problem can have; `index` in [0, kOptions).
+inline constexpr int64_t kOptions = 9;
+inline void add_option(Problem& p, int64_t index, Random& random, const ProblemLimits& limits) {
+  switch (index) {
+    case 0:
+      p.window_left = random_bound(random, limits);
+      p.window_right = random_bound(random, limits);
+      break;
+    case 1:
+      p.prefix.clear();
+      for (size_t i = 0; i < p.lengths.sequences.size(); ++i) {
+        p.prefix.push_back(random.chance(0.3) ? 0 : random.between(1, limits.length + 5));
+      }
+      break;
+    case 2: p.chunk = random.between(1, limits.length + 5); break;
+    case 3: p.softcap = random.one_of(std::array{0.7, 5.0, 30.0}); break;
+    case 4: p.alibi = Alibi::kDefault; break;
+    case 5:
+      p.bias = random.one_of(std::array{Bias::k11, Bias::kB1, Bias::k1H, Bias::kBH, Bias::k111S});
+      break;
+    case 6: p.sink = random.chance(0.3) ? Sink::kOffByOne : Sink::kLearnable; break;
+    case 7:
+      p.dropout = random.one_of(std::array{0.1, 0.25, 0.5, 0.9});
+      p.dropout_seed = random.bits();
+      break;
+    default: p.max_logit = true;
+  }
+}
+
+/// Pages of keys and values, every sequence in whole ones.
+inline void add_pages(Problem& p, Random& random) {
+  p.page = random.one_of(std::array<int64_t, 4>{1, 3, 16, 50});
+  p.lengths.tokens_k = 0;
+  for (Sequence& s : p.lengths.sequences) {
+    s.k_extent = (s.k_extent + p.page - 1) / p.page * p.page;
+    s.k_offset = p.lengths.tokens_k;
+    p.lengths.tokens_k += s.k_extent;
+  }
+}
+
+/// A quarter of the problems have none, a third has one, the others some.
+inline void add_options(Problem& p, Random& random, const ProblemLimits& limits) {
+  if (limits.pages && random.chance(0.5)) add_pages(p, random);
+  if (!limits.options || random.chance(0.25)) return;
+  p.deterministic = random.chance(0.1);
+  if (random.chance(0.45)) return add_option(p, random.between(0, kOptions - 1), random, limits);
+  for (int64_t index = 0; index < kOptions; ++index) {
+    if (random.chance(0.35)) add_option(p, index, random, limits);
+  }
+}
+
 /// A valid problem.
 inline Problem random_problem(Random& random, const ProblemLimits& limits = {}) {
   Problem problem;
@@ -115,6 +175,7 @@ inline Problem random_problem(Random& random, const ProblemLimits& limits = {}) 
       random.chance(0.7) ? Layout::kTHD : random.one_of(std::array{Layout::kBSHD, Layout::kSBHD});
   problem.scale = 0.5;
   problem.lengths = random_lengths(random, limits, problem.layout);
+  add_options(problem, random, limits);
   Result<Problem> checked = validated(problem);
   if (!checked.ok()) std::abort();  // a defect of this generator
   return std::move(checked).value();
