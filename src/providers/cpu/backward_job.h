@@ -6,7 +6,10 @@
 
 #include "longspan/provider.h"
 #include "providers/cpu/blocks.h"
+#include "providers/cpu/rules.h"
 #include "providers/cpu/tickets.h"
+#include "providers/cpu/tiled_terms.h"
+#include "providers/cpu/waves.h"
 
 namespace longspan::cpu {
 
@@ -14,8 +17,10 @@ namespace longspan::cpu {
 /// dout_wide is dout.
 template <class T, class S>
 struct BackwardScratch {
-  BackwardScratch(Pieces<T>& pieces, const TileProblem& problem, int64_t block, int64_t ld_qk,
-                  int64_t ld_v) {
+  BackwardScratch(Pieces<T>& pieces, const TileProblem& problem, const TiledTerms<T>& steps,
+                  int64_t block) {
+    const int64_t ld_qk = padded(problem.dim_qk);
+    const int64_t ld_v = padded(problem.dim_v);
     k = pieces.take(block * ld_qk);
     k_lanes = pieces.take(problem.dim_qk * block);
     v_lanes = pieces.template take_as<S>(problem.dim_v * block);
@@ -36,6 +41,7 @@ struct BackwardScratch {
       dout_wide = pieces.template take_as<S>(block * ld_v);
       dp = pieces.template take_as<S>(block * block);
     }
+    terms = steps.scratch(pieces);
   }
 
   T* k = nullptr;          // [block][ld_qk]
@@ -53,13 +59,14 @@ struct BackwardScratch {
   T* lse = nullptr;        // [block], in score units
   T* lse_rest = nullptr;   // [block]: what rounding took from it
   S* delta = nullptr;      // [block]
+  TermsScratch<T> terms;
 };
 
-/// A block of keys of one key head in one tile.
+/// A block of keys of some key heads in one tile.
 struct BackwardJob {
   const BackwardTiles& call;
   const PlacedTile& tile;
-  int64_t head = 0;
+  Range heads;
   int64_t k0 = 0;  // inside the tile
   int64_t nk = 0;
   Tickets& tickets;
@@ -73,6 +80,52 @@ struct BackwardStep {
   int64_t q0 = 0;  // inside the tile
   int64_t nq = 0;
   int64_t position = 0;
+};
+
+/// How tiles become work items. Gradients of a bias that heads or tiles share are added in a fixed
+/// order: one item does all heads of a block of keys, and one tile follows the other.
+class BackwardOrder {
+ public:
+  BackwardOrder(const TileProblem& problem, int64_t block) : problem_(problem), block_(block) {
+    const Bias bias = problem.features.bias;
+    const bool per_head = bias == Bias::kNone || bias == Bias::k1H || bias == Bias::kBH;
+    const bool per_sequence = bias == Bias::kNone || bias == Bias::kB1 || bias == Bias::kBH;
+    parts_ = per_head ? problem.heads_kv : 1;
+    writes_ = per_sequence ? Writes::kQueryAndKeyRows : Writes::kShared;
+  }
+
+  Writes writes() const { return writes_; }
+
+  int64_t items(const Tile& tile) const {
+    return empty(tile) ? 0 : blocks(tile.k.size(), block_) * parts_;
+  }
+
+  /// Most positions of an item: blocks of queries, head after head.
+  int64_t positions(int64_t rows_q) const {
+    return blocks(rows_q, block_) * (parts_ == 1 ? problem_.heads_q : problem_.group);
+  }
+
+  /// Heads change fastest, so that cores rarely work on neighbouring blocks of one head.
+  BackwardJob job(const BackwardTiles& call, const PlacedTile& tile, int64_t item, int64_t number,
+                  Tickets& tickets) const {
+    const int64_t k0 = item / parts_ * block_;
+    const int64_t heads = problem_.heads_kv / parts_;
+    const int64_t first = item % parts_ * heads;
+    return {.call = call,
+            .tile = tile,
+            .heads = {first, first + heads},
+            .k0 = k0,
+            .nk = std::min(block_, tile.tile.k.size() - k0),
+            .tickets = tickets,
+            .item = number,
+            .before = k0 == 0 ? -1 : number - parts_};
+  }
+
+ private:
+  TileProblem problem_;
+  int64_t block_;
+  int64_t parts_;  // of the heads
+  Writes writes_;
 };
 
 }  // namespace longspan::cpu

@@ -1,5 +1,6 @@
 #include "providers/cpu/simd.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -12,52 +13,12 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "providers/cpu/simd_power.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace longspan::cpu {
 namespace HWY_NAMESPACE {
 namespace {
-
-namespace hn = hwy::HWY_NAMESPACE;
-
-/// Interpolants of 2^f on [-1/2, 1/2] at the Chebyshev nodes; relative errors 2.6e-9 and 5e-18.
-template <class D, class V>
-V power_fraction(D d, V f) {
-  if constexpr (sizeof(hn::TFromD<D>) == 4) {
-    V y = hn::Set(d, 0.00015461444698569129f);
-    y = hn::MulAdd(y, f, hn::Set(d, 0.0013400428177615838f));
-    y = hn::MulAdd(y, f, hn::Set(d, 0.0096180566785246373f));
-    y = hn::MulAdd(y, f, hn::Set(d, 0.05550327226670302f));
-    y = hn::MulAdd(y, f, hn::Set(d, 0.24022650922288757f));
-    y = hn::MulAdd(y, f, hn::Set(d, 0.69314720670283259f));
-    return hn::MulAdd(y, f, hn::Set(d, 1.0f));
-  } else {
-    constexpr double kCoefficients[] = {
-        4.4558179083360645e-10, 7.0741942972885211e-09, 1.0178057087733941e-07,
-        1.3215432535912375e-06, 1.5252733841556773e-05, 0.00015403530463724353,
-        0.0013333558146406471,  0.0096181291075872564,  0.055504108664821625,
-        0.24022650695910158,    0.69314718055994529,    1.0};
-    V y = hn::Set(d, kCoefficients[0]);
-    for (int i = 1; i < 12; ++i) y = hn::MulAdd(y, f, hn::Set(d, kCoefficients[i]));
-    return y;
-  }
-}
-
-/// 2^x: 0 below the normal range, +inf above it, NaN for NaN.
-template <class D, class V>
-V power_of_two(D d, V x) {
-  using T = hn::TFromD<D>;
-  using I = hwy::MakeSigned<T>;
-  const hn::Rebind<I, D> di;
-  constexpr int kMantissa = sizeof(T) == 4 ? 23 : 52;
-  constexpr int kBias = sizeof(T) == 4 ? 127 : 1023;
-  const auto low = hn::Lt(x, hn::Set(d, static_cast<T>(1 - kBias)));
-  const V top = hn::Set(d, static_cast<T>(kBias + 1));
-  x = hn::IfThenElse(hn::Gt(x, top), top, x);  // Min would lose a NaN
-  const V whole = hn::Round(x);
-  const auto exponent = hn::Add(hn::ConvertTo(di, whole), hn::Set(di, I{kBias}));
-  const V scale = hn::BitCast(d, hn::ShiftLeft<kMantissa>(exponent));
-  return hn::IfThenZeroElse(low, hn::Mul(power_fraction(d, hn::Sub(x, whole)), scale));
-}
 
 /// Loads lanes of any element type as T.
 template <class D>
@@ -86,12 +47,31 @@ void load_row(const S* src, int64_t dim, T* dst, int64_t ld) {
   for (i += step; i < ld; i += step) hn::Store(hn::Zero(d), d, dst + i);
 }
 
+/// The same for elements that lie `apart`.
+template <class T, class S>
+void gather_row(const S* src, int64_t apart, int64_t dim, T* dst, int64_t ld) {
+  const hn::CappedTag<T, kChunk> d;
+  const int64_t step = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t i = 0; i < ld; i += step) {
+    alignas(64) S some[kChunk] = {};
+    for (int64_t j = i; j < std::min(i + step, dim); ++j) {
+      std::memcpy(static_cast<void*>(some + (j - i)), src + j * apart, sizeof(S));
+    }
+    hn::Store(load_as(d, some), d, dst + i);
+  }
+}
+
 template <class T, class S>
 void load_rows(const RowBlock& block, T* dst, int64_t ld) {
   const TensorView& view = block.view;
   const S* data = static_cast<const S*>(view.data);
   for (int64_t i = 0; i < block.count; ++i) {
-    load_row(data + view.offset(block.row + i, block.head), view.dim, dst + i * ld, ld);
+    const S* row = data + view.offset(block.row + i, block.head);
+    if (block.step == 1) {
+      load_row(row, view.dim, dst + i * ld, ld);
+    } else {
+      gather_row(row, block.step, view.dim, dst + i * ld, ld);
+    }
   }
   const int64_t rest = padded(block.count) - block.count;
   std::memset(dst + block.count * ld, 0, static_cast<size_t>(rest * ld) * sizeof(T));
@@ -150,31 +130,31 @@ void softmax(const SoftmaxBlock<T>& block) {
   }
 }
 
-template <class T>
-void gradient(const GradientBlock<T>& block) {
-  const hn::CappedTag<T, kChunk> d;
-  const int64_t step = static_cast<int64_t>(hn::Lanes(d));
-  const auto log2 = hn::Set(d, block.log2);
-  for (int64_t i = 0; i < block.queries; ++i) {
-    const auto lse = hn::Set(d, block.lse[i]);
-    const auto lse_rest = hn::Set(d, block.lse_rest[i]);
-    const auto delta = hn::Set(d, block.delta[i]);
-    T* scores = block.scores + i * block.ld;
-    T* gradients = block.gradients + i * block.ld;
-    for (int64_t lane = 0; lane < block.lanes; lane += step) {
-      const auto above = hn::Sub(hn::Sub(hn::Load(d, scores + lane), lse), lse_rest);
-      const auto p = power_of_two(d, hn::Mul(above, log2));
-      hn::Store(p, d, scores + lane);
-      const auto ds = hn::Mul(p, hn::Sub(hn::Load(d, gradients + lane), delta));
-      hn::Store(ds, d, gradients + lane);
-    }
+template <class D, class DS>
+hn::Vec<D> narrow(D d, hn::Vec<DS> v) {
+  if constexpr (std::is_same_v<D, DS>) {
+    return v;
+  } else {
+    return hn::DemoteTo(d, v);
   }
 }
 
-/// dP - delta is taken in float64, where it may cancel; the rest is float32.
-void wide_gradient_body(const WideGradientBlock& block) {
-  const hn::CappedTag<double, kChunk> wide;
-  const hn::Rebind<float, decltype(wide)> d;
+template <class DS, class D>
+hn::Vec<DS> widen(DS wide, hn::Vec<D> v) {
+  if constexpr (std::is_same_v<D, DS>) {
+    return v;
+  } else {
+    return hn::PromoteTo(wide, v);
+  }
+}
+
+/// dP - delta is taken in S, where it may cancel; the rest is T.
+template <bool kDropout, class T, class S>
+void gradient_rows(const GradientBlock<T, S>& block) {
+  const hn::CappedTag<S, kChunk> wide;
+  const hn::Rebind<T, decltype(wide)> d;
+  using DS = decltype(hn::CappedTag<S, kChunk>());
+  using D = hn::Rebind<T, DS>;
   const int64_t step = static_cast<int64_t>(hn::Lanes(wide));
   const auto log2 = hn::Set(d, block.log2);
   for (int64_t i = 0; i < block.queries; ++i) {
@@ -185,9 +165,36 @@ void wide_gradient_body(const WideGradientBlock& block) {
     for (int64_t at = row; at < row + block.lanes; at += step) {
       const auto above = hn::Sub(hn::Sub(hn::Load(d, block.scores + at), lse), lse_rest);
       const auto p = power_of_two(d, hn::Mul(above, log2));
-      const auto dp = hn::Sub(hn::Load(wide, block.gradients + at), delta);
-      hn::Store(p, d, block.scores + at);
-      hn::Store(hn::Mul(p, hn::DemoteTo(d, dp)), d, block.ds + at);
+      auto dp = hn::Load(wide, block.gradients + at);
+      auto kept = p;
+      if constexpr (kDropout) {
+        const auto factor = hn::Load(d, block.dropout + at);
+        dp = hn::Mul(dp, widen<DS, D>(wide, factor));
+        kept = hn::Mul(p, factor);
+      }
+      hn::Store(kept, d, block.scores + at);
+      hn::Store(hn::Mul(p, narrow<D, DS>(d, hn::Sub(dp, delta))), d, block.ds + at);
+    }
+  }
+}
+
+template <class T, class S>
+void gradient(const GradientBlock<T, S>& block) {
+  if (block.dropout == nullptr) return gradient_rows<false>(block);
+  gradient_rows<true>(block);
+}
+
+template <class T>
+void multiply(const FactorBlock<T>& block) {
+  const hn::CappedTag<T, kChunk> d;
+  const int64_t step = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t i = 0; i < block.rows; ++i) {
+    const int64_t row = i * block.ld;
+    for (int64_t at = row; at < row + block.lanes; at += step) {
+      const auto value = hn::Load(d, block.values + at);
+      const auto product = hn::Mul(value, hn::Load(d, block.factors + at));
+      const auto zero = hn::Eq(value, hn::Zero(d));
+      hn::Store(hn::IfThenElse(zero, value, product), d, block.values + at);
     }
   }
 }
@@ -224,17 +231,25 @@ void merge(T* row, const T* src, T keep, T weight, int64_t dim) {
 
 }  // namespace
 
-void wide_gradient_here(const WideGradientBlock& block) { wide_gradient_body(block); }
-
 const Simd<float>* table_f32() {
-  static constexpr Simd<float> kTable = {load_f32, softmax<float>, gradient<float>, blend<float>,
+  static constexpr Simd<float> kTable = {load_f32,
+                                         softmax<float>,
+                                         gradient<float, float>,
+                                         gradient<float, double>,
+                                         multiply<float>,
+                                         blend<float>,
                                          merge<float>};
   return &kTable;
 }
 
 const Simd<double>* table_f64() {
-  static constexpr Simd<double> kTable = {load_f64, softmax<double>, gradient<double>,
-                                          blend<double>, merge<double>};
+  static constexpr Simd<double> kTable = {load_f64,
+                                          softmax<double>,
+                                          gradient<double, double>,
+                                          gradient<double, double>,
+                                          multiply<double>,
+                                          blend<double>,
+                                          merge<double>};
   return &kTable;
 }
 
@@ -247,11 +262,6 @@ namespace longspan::cpu {
 
 HWY_EXPORT(table_f32);
 HWY_EXPORT(table_f64);
-HWY_EXPORT(wide_gradient_here);
-
-void wide_gradient(const WideGradientBlock& block) {
-  HWY_DYNAMIC_DISPATCH(wide_gradient_here)(block);
-}
 
 template <>
 const Simd<float>& simd<float>() {

@@ -7,12 +7,13 @@
 
 namespace longspan::cpu {
 
-/// Rows [row, row + count) of one head of a view.
+/// Rows [row, row + count) of one head of a view, every step-th element of each.
 struct RowBlock {
   const TensorView& view;
   int64_t row = 0;
   int64_t count = 0;
   int64_t head = 0;
+  int64_t step = 1;
 };
 
 /// Scores [keys][ld] with one query per lane. `lanes` is a multiple of kChunk.
@@ -28,32 +29,31 @@ struct SoftmaxBlock {
   T log2 = 1;          // ScoreUnits::log2
 };
 
-/// Scores [queries][ld] with one key per lane.
-template <class T>
+/// Scores [queries][ld] with one key per lane. S is the type of dP and delta: T, or float64 to keep
+/// what is left where they cancel.
+template <class T, class S>
 struct GradientBlock {
-  T* scores = nullptr;     // in: in score units; out: probabilities P
-  T* gradients = nullptr;  // in: dP; out: P (dP - delta)
-  int64_t ld = 0;
+  T* scores = nullptr;           // in: in score units; out: probabilities P after dropout
+  const S* gradients = nullptr;  // dP; may be ds where S is T
+  T* ds = nullptr;               // out: P (dP - delta)
+  const T* dropout = nullptr;    // factors of P and dP; null: none
+  int64_t ld = 0;                // of all four
   int64_t lanes = 0;
   int64_t queries = 0;
   const T* lse = nullptr;       // per query, in score units
   const T* lse_rest = nullptr;  // what rounding to T took from it
-  const T* delta = nullptr;     // per query
+  const S* delta = nullptr;     // per query
   T log2 = 1;                   // ScoreUnits::log2
 };
 
-/// The same with dP and delta in float64.
-struct WideGradientBlock {
-  float* scores = nullptr;            // in: in score units; out: probabilities P
-  const double* gradients = nullptr;  // dP
-  float* ds = nullptr;                // out: P (dP - delta)
-  int64_t ld = 0;                     // of all three
+/// A block of T to be multiplied with factors. Zeros stay zeros, whatever the factor.
+template <class T>
+struct FactorBlock {
+  T* values = nullptr;
+  const T* factors = nullptr;
+  int64_t ld = 0;
   int64_t lanes = 0;
-  int64_t queries = 0;
-  const float* lse = nullptr;  // as above
-  const float* lse_rest = nullptr;
-  const double* delta = nullptr;
-  float log2 = 1;
+  int64_t rows = 0;
 };
 
 template <class T>
@@ -61,7 +61,9 @@ struct Simd {
   /// dst[i][0..ld) = row i as T, zeros beyond dim; zeros in rows [count, padded(count)).
   void (*load)(const RowBlock& rows, T* dst, int64_t ld);
   void (*softmax)(const SoftmaxBlock<T>& block);
-  void (*gradient)(const GradientBlock<T>& block);
+  void (*gradient)(const GradientBlock<T, T>& block);
+  void (*wide_gradient)(const GradientBlock<T, double>& block);
+  void (*multiply)(const FactorBlock<T>& block);
   /// dst[i][j] = dst[i][j] * decay[i] + src[i][j].
   void (*blend)(T* dst, const T* src, const T* decay, int64_t rows, int64_t ld);
   /// row[j] = row[j] * keep + src[j] * weight; keep == 0 does not read row.
@@ -71,7 +73,5 @@ struct Simd {
 /// The best table for this machine. T is float or double.
 template <class T>
 const Simd<T>& simd();
-
-void wide_gradient(const WideGradientBlock& block);
 
 }  // namespace longspan::cpu

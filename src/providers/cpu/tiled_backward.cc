@@ -5,10 +5,11 @@
 #include "base/workers.h"
 #include "providers/cpu/backward_job.h"
 #include "providers/cpu/blocks.h"
-#include "providers/cpu/products.h"
 #include "providers/cpu/rules.h"
 #include "providers/cpu/simd.h"
 #include "providers/cpu/tiled.h"
+#include "providers/cpu/tiled_backward_products.h"
+#include "providers/cpu/tiled_terms.h"
 #include "providers/cpu/waves.h"
 
 namespace longspan::cpu {
@@ -28,11 +29,13 @@ class TiledBackward final : public Plan {
         workers_(std::move(workers)),
         block_(block_rows<T>(problem)),
         ld_qk_(padded(problem.dim_qk)),
-        ld_v_(padded(problem.dim_v)) {
+        ld_v_(padded(problem.dim_v)),
+        order_(problem, block_),
+        terms_(problem, block_),
+        products_(problem, block_) {
     Pieces<T> count(nullptr);
     scratch(count);
     slot_ = count.taken();
-    make_tables();
   }
 
   size_t workspace_bytes() const override {
@@ -48,12 +51,12 @@ class TiledBackward final : public Plan {
     LONGSPAN_CHECK_OK(fits(workspace, workspace_bytes()));
     T* const memory = static_cast<T*>(workspace.data);
     for (size_t begin = 0; begin < call.tiles.size();) {
-      const Wave wave(call.tiles, begin, Writes::kQueryAndKeyRows,
-                      [&](const PlacedTile& t) { return items(t.tile); });
-      Tickets tickets(blocks(call.q.rows(), block_) * problem_.group);
+      const Wave wave(call.tiles, begin, order_.writes(),
+                      [&](const PlacedTile& t) { return order_.items(t.tile); });
+      Tickets tickets(order_.positions(call.q.rows()));
       wave.run(*workers_, [&](size_t tile, int64_t item, int64_t number, int slot) {
         Pieces<T> pieces(memory + slot * slot_);
-        run(job(call, call.tiles[tile], item, number, tickets), scratch(pieces));
+        run(order_.job(call, call.tiles[tile], item, number, tickets), scratch(pieces));
       });
       begin = wave.end();
     }
@@ -62,93 +65,62 @@ class TiledBackward final : public Plan {
 
  private:
   BackwardScratch<T, S> scratch(Pieces<T>& pieces) const {
-    return {pieces, problem_, block_, ld_qk_, ld_v_};
-  }
-
-  void make_tables() {
-    const auto lanes = [this](int64_t dim, int64_t ld) {
-      return [=, this](int64_t queries, int64_t keys) {
-        return ProductShape{
-            .m = keys, .n = queries, .k = dim, .lda = block_, .ldb = ld, .ldc = block_};
-      };
-    };
-    const auto key_side = [&](int64_t ld) {
-      return make_products<T>(block_, [=, this](int64_t queries, int64_t keys) {
-        return ProductShape{.m = ld,
-                            .n = keys,
-                            .k = queries,
-                            .lda = ld,
-                            .ldb = block_,
-                            .ldc = ld,
-                            .transposed = true,
-                            .adds = true};
-      });
-    };
-    score_ = make_products<T>(block_, lanes(problem_.dim_qk, ld_qk_));
-    value_ = make_products<S>(block_, lanes(problem_.dim_v, ld_v_));
-    dk_ = key_side(ld_qk_);
-    dv_ = key_side(ld_v_);
-    for (const bool adds : {false, true}) {
-      dq_[adds] = make_products<T>(block_, [&](int64_t queries, int64_t keys) {
-        return ProductShape{.m = ld_qk_,
-                            .n = queries,
-                            .k = keys,
-                            .lda = ld_qk_,
-                            .ldb = block_,
-                            .ldc = ld_qk_,
-                            .adds = adds};
-      });
-    }
-  }
-
-  int64_t items(const Tile& tile) const {
-    return empty(tile) ? 0 : blocks(tile.k.size(), block_) * problem_.heads_kv;
-  }
-
-  /// Heads change fastest, so that cores rarely work on neighbouring blocks of one head.
-  BackwardJob job(const BackwardTiles& call, const PlacedTile& tile, int64_t item, int64_t number,
-                  Tickets& tickets) const {
-    const int64_t k0 = item / problem_.heads_kv * block_;
-    return {.call = call,
-            .tile = tile,
-            .head = item % problem_.heads_kv,
-            .k0 = k0,
-            .nk = std::min(block_, tile.tile.k.size() - k0),
-            .tickets = tickets,
-            .item = number,
-            .before = k0 == 0 ? -1 : number - problem_.heads_kv};
+    return {pieces, problem_, terms_, block_};
   }
 
   void run(const BackwardJob& job, const BackwardScratch<T, S>& s) const {
     job.tickets.start(job.item);
-    const int64_t nq = job.tile.tile.q.size();
-    const Range heads = query_heads(problem_, job.head);
-    const Range rows = seen_keys(transposed(job.tile.tile.band), job.k0, job.k0 + job.nk, nq);
-    if (heads.first < heads.last && rows.first < rows.last) {
-      load_keys(job, s);
-      const int64_t count = blocks(nq, block_);
-      int steps = 0;
-      for (int64_t head = heads.first; head < heads.last; ++head) {
-        for (int64_t b = rows.first / block_; b * block_ < rows.last; ++b) {
-          step(job, s,
-               {.head = head,
-                .q0 = b * block_,
-                .nq = std::min(block_, nq - b * block_),
-                .position = (head - heads.first) * count + b});
-          if (++steps % kFlush == 0) flush(job, s);
-        }
+    const Range rows =
+        seen_keys(transposed(job.tile.tile.band), job.k0, job.k0 + job.nk, job.tile.tile.q.size());
+    if (rows.first < rows.last) {
+      terms_.start_keys(s.terms);
+      for (int64_t head = job.heads.first; head < job.heads.last; ++head) {
+        attend_head(job, s, rows, head);
       }
-      if (steps % kFlush != 0) flush(job, s);
+      terms_.finish_keys(pairs(job, {}), job.call.dbias, s.terms);
     }
     job.tickets.finish(job.item);
   }
 
-  void load_keys(const BackwardJob& job, const BackwardScratch<T, S>& s) const {
+  void attend_head(const BackwardJob& job, const BackwardScratch<T, S>& s, Range rows,
+                   int64_t key_head) const {
+    const Range heads = query_heads(problem_, key_head);
+    if (heads.first >= heads.last) return;
+    load_keys(job, s, key_head);
+    const int64_t nq = job.tile.tile.q.size();
+    const int64_t count = blocks(nq, block_);
+    const int64_t first = query_heads(problem_, job.heads.first).first;
+    int steps = 0;
+    for (int64_t head = heads.first; head < heads.last; ++head) {
+      for (int64_t b = rows.first / block_; b * block_ < rows.last; ++b) {
+        step(job, s,
+             {.head = head,
+              .q0 = b * block_,
+              .nq = std::min(block_, nq - b * block_),
+              .position = (head - first) * count + b});
+        if (++steps % kFlush == 0) flush(job, s, key_head);
+      }
+    }
+    if (steps % kFlush != 0) flush(job, s, key_head);
+  }
+
+  static PairBlock pairs(const BackwardJob& job, const BackwardStep& step) {
+    return {.terms = job.call.terms,
+            .tile = job.tile,
+            .scale = job.call.scale,
+            .head = step.head,
+            .q0 = step.q0,
+            .nq = step.nq,
+            .k0 = job.k0,
+            .nk = job.nk};
+  }
+
+  void load_keys(const BackwardJob& job, const BackwardScratch<T, S>& s, int64_t head) const {
     const int64_t lanes = padded(job.nk);
     const int64_t row = job.tile.k_row + job.k0;
-    simd_.load({job.call.v, row, job.nk, job.head}, s.dout, ld_v_);
+    simd_.load({job.call.v, row, job.nk, head}, s.dout, ld_v_);
     transpose(s.dout, ld_v_, lanes, problem_.dim_v, S{1}, s.v_lanes, block_);
-    simd_.load({job.call.k, row, job.nk, job.head}, s.k, ld_qk_);
+    simd_.load({job.call.k, row, job.nk, head}, s.k, ld_qk_);
     transpose(s.k, ld_qk_, lanes, problem_.dim_qk, ScoreUnits<T>(job.call.scale).factor, s.k_lanes,
               block_);
     clear(job, s);
@@ -170,7 +142,7 @@ class TiledBackward final : public Plan {
       std::copy_n(s.dout, padded(step.nq) * ld_v_, s.dout_wide);
     }
     constexpr T kInfinity = std::numeric_limits<T>::infinity();
-    const double natural = ScoreUnits<T>(job.call.scale).natural;
+    const double natural = terms_.units(job.call.scale).natural;
     std::fill_n(s.lse_rest, padded(step.nq), T{0});
     for (int64_t i = 0; i < step.nq; ++i) {
       const T value = lse[job.call.lse.offset(row + i, step.head)];
@@ -192,17 +164,21 @@ class TiledBackward final : public Plan {
     const int64_t keys = padded(job.nk);
     for_chunks(queries, [&](int64_t q, int i) {
       for_chunks(keys, [&](int64_t k, int j) {
-        score_[i][j](s.k_lanes + k, s.q + q * ld_qk_, s.p + q * block_ + k);
-        value_[i][j](s.v_lanes + k, s.dout_wide + q * ld_v_, s.dp + q * block_ + k);
+        products_.score[i][j](s.k_lanes + k, s.q + q * ld_qk_, s.p + q * block_ + k);
+        products_.value[i][j](s.v_lanes + k, s.dout_wide + q * ld_v_, s.dp + q * block_ + k);
       });
     });
+    const PairBlock block = pairs(job, step);
+    terms_.make_logits(block, s.p, s.terms);
+    terms_.make_dropout(block, s.terms);
     score_gradients(job, s, queries, keys);
     hide(job, step, s);
+    terms_.finish_gradient(block, job.call.dbias, s.ds, s.terms);
     for_chunks(queries, [&](int64_t q, int i) {
       for_chunks(keys, [&](int64_t k, int j) {
-        dv_[i][j](s.dout + q * ld_v_, s.p + q * block_ + k, s.dv + k * ld_v_);
-        dk_[i][j](s.q + q * ld_qk_, s.ds + q * block_ + k, s.dk + k * ld_qk_);
-        dq_[k > 0][i][j](s.k + k * ld_qk_, s.ds + q * block_ + k, s.dq + q * ld_qk_);
+        products_.dv[i][j](s.dout + q * ld_v_, s.p + q * block_ + k, s.dv + k * ld_v_);
+        products_.dk[i][j](s.q + q * ld_qk_, s.ds + q * block_ + k, s.dk + k * ld_qk_);
+        products_.dq[k > 0][i][j](s.k + k * ld_qk_, s.ds + q * block_ + k, s.dq + q * ld_qk_);
       });
     });
     add_dq(job, step, s);
@@ -211,11 +187,21 @@ class TiledBackward final : public Plan {
   /// P and dS = P (dP - delta).
   void score_gradients(const BackwardJob& job, const BackwardScratch<T, S>& s, int64_t queries,
                        int64_t keys) const {
-    const T log2 = ScoreUnits<T>(job.call.scale).log2;
+    const GradientBlock<T, S> block = {.scores = s.p,
+                                       .gradients = s.dp,
+                                       .ds = s.ds,
+                                       .dropout = s.terms.dropout,
+                                       .ld = block_,
+                                       .lanes = keys,
+                                       .queries = queries,
+                                       .lse = s.lse,
+                                       .lse_rest = s.lse_rest,
+                                       .delta = s.delta,
+                                       .log2 = terms_.units(job.call.scale).log2};
     if constexpr (std::is_same_v<S, T>) {
-      simd_.gradient({s.p, s.ds, block_, keys, queries, s.lse, s.lse_rest, s.delta, log2});
+      simd_.gradient(block);
     } else {
-      wide_gradient({s.p, s.dp, s.ds, block_, keys, queries, s.lse, s.lse_rest, s.delta, log2});
+      simd_.wide_gradient(block);
     }
   }
 
@@ -243,10 +229,10 @@ class TiledBackward final : public Plan {
     job.tickets.pass(job.item, step.position + 1);
   }
 
-  void flush(const BackwardJob& job, const BackwardScratch<T, S>& s) const {
+  void flush(const BackwardJob& job, const BackwardScratch<T, S>& s, int64_t head) const {
     const int64_t row = job.tile.k_row + job.k0;
-    add(job.call.dk, row, job.nk, job.head, s.dk, ld_qk_, job.call.scale);
-    add(job.call.dv, row, job.nk, job.head, s.dv, ld_v_, 1);
+    add(job.call.dk, row, job.nk, head, s.dk, ld_qk_, job.call.scale);
+    add(job.call.dv, row, job.nk, head, s.dv, ld_v_, 1);
     clear(job, s);
   }
 
@@ -265,10 +251,10 @@ class TiledBackward final : public Plan {
   int64_t ld_qk_;
   int64_t ld_v_;
   int64_t slot_ = 0;  // elements of one thread's scratch
+  BackwardOrder order_;
+  TiledTerms<T> terms_;
   const Simd<T>& simd_ = simd<T>();
-  ProductTable<T> score_, dk_, dv_;    // [queries][keys]
-  ProductTable<S> value_;              // likewise
-  std::array<ProductTable<T>, 2> dq_;  // [adds][queries][keys]
+  BackwardProducts<T, S> products_;
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "providers/cpu/rules.h"
 #include "providers/cpu/simd.h"
 #include "providers/cpu/tiled.h"
+#include "providers/cpu/tiled_terms.h"
 #include "providers/cpu/waves.h"
 
 namespace longspan::cpu {
@@ -24,6 +25,7 @@ struct Scratch {
   T* max = nullptr;   // [block] each
   T* sum = nullptr;
   T* decay = nullptr;
+  TermsScratch<T> terms;
 };
 
 /// A block of queries of one head in one tile.
@@ -43,7 +45,8 @@ class TiledForward final : public Plan {
         workers_(std::move(workers)),
         block_(block_rows<T>(problem)),
         ld_qk_(padded(problem.dim_qk)),
-        ld_v_(padded(problem.dim_v)) {
+        ld_v_(padded(problem.dim_v)),
+        terms_(problem, block_) {
     Pieces<T> count(nullptr);
     scratch(count);
     slot_ = count.taken();
@@ -105,6 +108,7 @@ class TiledForward final : public Plan {
     s.max = pieces.take(block_);
     s.sum = pieces.take(block_);
     s.decay = pieces.take(block_);
+    s.terms = terms_.scratch(pieces);
     return s;
   }
 
@@ -155,6 +159,15 @@ class TiledForward final : public Plan {
         score_[i][j](s.q + q, s.k + k * ld_qk_, s.s + k * block_ + q);
       });
     });
+    const PairBlock pairs = {.terms = job.call.terms,
+                             .tile = job.tile,
+                             .scale = job.call.scale,
+                             .head = job.head,
+                             .q0 = job.q0,
+                             .nq = job.nq,
+                             .k0 = k0,
+                             .nk = nk};
+    terms_.make_logits(pairs, s.s, s.terms);
     const Band band = shifted(job.tile.tile.band, job.q0, k0);
     if (!full(band, job.nq, nk)) hide(band, job.nq, nk, s.s);
     simd_.softmax({.scores = s.s,
@@ -164,7 +177,9 @@ class TiledForward final : public Plan {
                    .max = s.max,
                    .sum = s.sum,
                    .decay = s.decay,
-                   .log2 = ScoreUnits<T>(job.call.scale).log2});
+                   .log2 = terms_.units(job.call.scale).log2});
+    terms_.make_dropout(pairs, s.terms);
+    if (s.terms.dropout != nullptr) simd_.multiply({s.s, s.terms.dropout, block_, lanes, nk});
     std::fill_n(s.s + nk * block_, (keys - nk) * block_, T{0});
     T* const target = first ? s.o : s.part;
     for_chunks(lanes, [&](int64_t q, int i) {
@@ -189,9 +204,11 @@ class TiledForward final : public Plan {
 
   /// Merges the block into the carried rows. Rows that saw no key stay as they are.
   void store(const Job& job, const Scratch<T>& s) const {
-    const double natural = ScoreUnits<T>(job.call.scale).natural;
+    const double natural = terms_.units(job.call.scale).natural;
+    T largest = -std::numeric_limits<T>::infinity();
     for (int64_t i = 0; i < job.nq; ++i) {
       if (s.sum[i] == 0) continue;  // else at least 1, or NaN
+      largest = std::max(largest, s.max[i]);
       const int64_t row = job.tile.q_row + job.q0 + i;
       T* const o = static_cast<T*>(job.call.o.data) + job.call.o.offset(row, job.head);
       T* const lse = static_cast<T*>(job.call.lse.data) + job.call.lse.offset(row, job.head);
@@ -211,6 +228,9 @@ class TiledForward final : public Plan {
                   static_cast<T>(add / (total * sum)), problem_.dim_v);
       *lse = static_cast<T>(top + std::log(total));
     }
+    if (!problem_.features.max_logit) return;
+    raise(job.call.max_logit, job.call.terms.head_begin + job.head,
+          static_cast<T>(largest * natural));
   }
 
   TileProblem problem_;
@@ -219,6 +239,7 @@ class TiledForward final : public Plan {
   int64_t ld_qk_;
   int64_t ld_v_;
   int64_t slot_ = 0;  // elements of one thread's scratch
+  TiledTerms<T> terms_;
   const Simd<T>& simd_ = simd<T>();
   ProductTable<T> score_;                 // [queries][keys]
   std::array<ProductTable<T>, 2> value_;  // [adds][queries][keys]

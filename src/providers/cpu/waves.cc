@@ -50,6 +50,7 @@ class Taken {
 }  // namespace
 
 size_t Wave::wave_end(std::span<const PlacedTile> tiles, size_t begin, Writes writes) {
+  if (writes == Writes::kShared) return begin + 1;
   Taken queries(tiles, query_rows);
   Taken keys(tiles, key_rows);
   const size_t limit = std::min(tiles.size(), begin + kMaxTiles);

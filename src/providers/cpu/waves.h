@@ -12,8 +12,8 @@
 
 namespace longspan::cpu {
 
-/// Which rows a direction writes.
-enum class Writes { kQueryRows, kQueryAndKeyRows };
+/// What tiles write: rows of a direction, or also what all tiles share.
+enum class Writes { kQueryRows, kQueryAndKeyRows, kShared };
 
 /// Tiles [begin, end) whose written rows differ, and the number of work items before each.
 class Wave {
