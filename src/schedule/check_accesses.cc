@@ -217,7 +217,10 @@ class Accesses {
       whole(writes_, step.o, Access::kUpdate, 0, queries);
       whole(writes_, step.lse, Access::kUpdate, 0, queries);
       if (step.max_logit != kNone) {
+        const Buffer& q = buffer_of(schedule_, step.q);
         whole(writes_, step.max_logit, Access::kUpdate, 0, {{0, 1, 1}});
+        writes_.back().head = q.head_begin;
+        writes_.back().heads = q.heads;
       }
       return;
     }

@@ -56,6 +56,7 @@ template <class F>
 std::vector<Spot> fills(Schedules& schedules, F fits) {
   return spots(schedules, [&](Spot spot, std::vector<Spot>& result) {
     for (spot.index = 0; spot.index < spot.at().fills.size(); ++spot.index) {
+      if (spot.at().kind != StepKind::kFill) continue;  // sinks name rows likewise
       if (fits(spot, spot.at().fills[spot.index])) result.push_back(spot);
     }
   });
