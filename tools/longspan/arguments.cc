@@ -96,7 +96,9 @@ Result<Arguments> checked(Raw raw) {
   LONGSPAN_CHECK_OK(check_word("--check", arguments.check, {"fp64", "none"}));
   LONGSPAN_CHECK_OK(check_word("--direction", raw.direction, {"forward", "backward"}));
   LONGSPAN_CHECK_OK(check_strategy("--forward", arguments.forward.strategy));
-  LONGSPAN_CHECK_OK(check_strategy("--backward", arguments.backward.strategy));
+  if (arguments.backward.strategy != kNoStrategy) {
+    LONGSPAN_CHECK_OK(check_strategy("--backward", arguments.backward.strategy));
+  }
   if (arguments.partition != "auto") {
     const auto partition = parse_partition(arguments.partition);
     if (!partition.ok()) {

@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 #include <thread>
 #include <utility>
+
+#include "numbers.h"
 
 namespace longspan::tool {
 namespace {
@@ -42,21 +45,36 @@ void add_figures(const RankResults& rank, GroupResults& group) {
   group.unequal_repeats += rank.unequal_repeats;
 }
 
+Tensor zeros(const Problem& problem, std::string_view name) {
+  Tensor tensor = side_tensor(problem, name, DType::kF64);
+  if (tensor.memory.size() > 0) std::memset(tensor.memory.data(), 0, tensor.memory.size());
+  return tensor;
+}
+
+/// Adds a rank's dsink or dbias to the sum in float64, which `total` is rounded from.
+void add_contribution(const Tensor& mine, const Tensor& sum, const Tensor& total) {
+  if (mine.view.data == nullptr) return;
+  const auto count = static_cast<int64_t>(sum.memory.size() / sizeof(double));
+  auto* const sums = static_cast<double*>(sum.view.data);
+  for (int64_t i = 0; i < count; ++i) {
+    sums[i] += load(mine.view.data, mine.view.dtype, i);
+    store(total.view.data, total.view.dtype, i, sums[i]);
+  }
+}
+
 }  // namespace
 
-GroupResults make_group_results(const Problem& problem) {
-  GroupResults results;
-  const auto tensor = [&](const char* name) {
-    return whole_tensor(problem, tensor_spec(problem, name));
+GroupResults make_group_results(const Problem& problem, bool forward_only) {
+  const auto whole = [&](std::string_view name) {
+    Tensor tensor = has_rows(name) ? whole_tensor(problem, tensor_spec(problem, name))
+                                   : side_tensor(problem, name);
+    poison(tensor);  // a row that no rank owns must show
+    return tensor;
   };
-  results.o = tensor("o");
-  results.lse = tensor("lse");
-  results.dq = tensor("dq");
-  results.dk = tensor("dk");
-  results.dv = tensor("dv");
-  for (const Tensor* whole : {&results.o, &results.lse, &results.dq, &results.dk, &results.dv}) {
-    poison(*whole);  // a row that no rank owns must show
-  }
+  GroupResults results;
+  static_cast<ResultTensors&>(results) = make_results(problem, forward_only, whole);
+  if (results.dsink.view.data != nullptr) results.dsink_sum = zeros(problem, "dsink");
+  if (results.dbias.view.data != nullptr) results.dbias_sum = zeros(problem, "dbias");
   return results;
 }
 
@@ -64,11 +82,21 @@ void gather(const RankResults& shard, const Partition& partition, int rank, Grou
   const Problem& problem = shard.call->problem();
   const std::vector<int64_t> q = partition.q_indices(problem, rank);
   const std::vector<int64_t> k = partition.k_indices(problem, rank);
-  gather_rows(shard.o.view, whole.o.view, q);
-  gather_rows(shard.lse.view, whole.lse.view, q);
-  gather_rows(shard.dq.view, whole.dq.view, q);
-  gather_rows(shard.dk.view, whole.dk.view, k);
-  gather_rows(shard.dv.view, whole.dv.view, k);
+  const std::vector<NamedConstResult> from = present(shard);
+  const std::vector<NamedResult> to = present(whole);
+  for (size_t i = 0; i < from.size(); ++i) {
+    const std::string_view name = from[i].name;
+    if (!has_rows(name)) continue;
+    const bool queries = tensor_spec(problem, name).side == Side::kQuery;
+    gather_rows(from[i].tensor->view, to[i].tensor->view, queries ? q : k);
+  }
+  add_contribution(shard.dsink, whole.dsink_sum, whole.dsink);
+  add_contribution(shard.dbias, whole.dbias_sum, whole.dbias);
+  const Memory& maxima = shard.max_logit.memory;
+  if (maxima.size() == 0) return;
+  if (rank == 0) std::memcpy(whole.max_logit.memory.data(), maxima.data(), maxima.size());
+  if (std::memcmp(whole.max_logit.memory.data(), maxima.data(), maxima.size()) == 0) return;
+  ++whole.unequal_max_logits;
 }
 
 Result<GroupResults> run_threads(const GroupTask& task) {
@@ -87,8 +115,9 @@ Result<GroupResults> run_threads(const GroupTask& task) {
   }
   for (std::thread& thread : threads) thread.join();
   if (const auto error = most_telling(ranks, task.fail_rank)) return *error;
-  GroupResults results = make_group_results(task.inputs->problem);
-  results.call = ranks[0]->value().call;
+  const std::shared_ptr<const Call>& call = ranks[0]->value().call;
+  GroupResults results = make_group_results(task.inputs->problem, call->explanation().forward_only);
+  results.call = call;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     const RankResults& shard = ranks[rank]->value();
     gather(shard, results.call->partition(), static_cast<int>(rank), results);

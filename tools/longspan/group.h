@@ -22,9 +22,10 @@ struct GroupTask {
 };
 
 /// Whole results in the problem's layout, and figures per rank.
-struct GroupResults {
+struct GroupResults : ResultTensors {
   std::shared_ptr<const Call> call;  // of rank 0
-  Tensor o, lse, dq, dk, dv;
+  Tensor dsink_sum, dbias_sum;       // over the ranks gathered so far, float64
+  int64_t unequal_max_logits = 0;    // ranks whose max_logit is not that of the first one gathered
   std::vector<int64_t> bytes_forward, bytes_backward, peak_bytes;
   double prepare_seconds = 0;  // of the slowest rank, and likewise below
   double forward_seconds = 0;
@@ -39,8 +40,9 @@ Result<GroupResults> run_threads(const GroupTask& task);
 Result<GroupResults> run_mpi(const GroupTask& task, std::shared_ptr<Communicator> communicator);
 
 /// Tensors of all rows, for gathering into.
-GroupResults make_group_results(const Problem& problem);
-/// Copies one rank's rows into the whole tensors.
+GroupResults make_group_results(const Problem& problem, bool forward_only = false);
+/// Copies one rank's rows into the whole tensors, adds its dsink and dbias, compares its max_logit.
+/// Ranks are gathered in their order.
 void gather(const RankResults& shard, const Partition& partition, int rank, GroupResults& whole);
 
 }  // namespace longspan::tool

@@ -28,23 +28,14 @@ Status transfer_all(Communicator& communicator, TransferKind kind, int peer, con
   return {};
 }
 
-std::array<Tensor*, 5> tensors_of(RankResults& results) {
-  return {&results.o, &results.lse, &results.dq, &results.dk, &results.dv};
-}
-
 /// Another rank's results, as they arrive on rank 0.
 Result<RankResults> receive(const GroupTask& task, Communicator& communicator,
                             const std::shared_ptr<const Call>& call, int rank) {
   RankResults results;
   results.call = call;
-  const std::array<const char*, 5> names = {"o", "lse", "dq", "dk", "dv"};
-  const std::array<Tensor*, 5> tensors = tensors_of(results);
-  for (size_t i = 0; i < names.size(); ++i) {
-    const TensorSpec spec = tensor_spec(call->problem(), names[i]);
-    const Partition& partition = call->partition();
-    *tensors[i] = shard_tensor(call->problem(), spec,
-                               spec.side == Side::kQuery ? partition.q(rank) : partition.k(rank));
-    LONGSPAN_CHECK_OK(transfer_all(communicator, TransferKind::kRecv, rank, tensors[i]->memory,
+  static_cast<ResultTensors&>(results) = make_rank_results(*call, rank);
+  for (const NamedResult& result : present(results)) {
+    LONGSPAN_CHECK_OK(transfer_all(communicator, TransferKind::kRecv, rank, result.tensor->memory,
                                    task.options.deadline));
   }
   return results;
@@ -89,21 +80,18 @@ Result<GroupResults> run_mpi(const GroupTask& task, std::shared_ptr<Communicator
   if (fails) std::raise(SIGKILL);  // what a crash looks like to the others
   LONGSPAN_TRY(RankResults mine, std::move(outcome));
   GroupResults results;
+  if (rank == 0) {
+    results = make_group_results(task.inputs->problem, mine.call->explanation().forward_only);
+  }
   results.call = mine.call;
   LONGSPAN_CHECK_OK(add_figures(task, *communicator, mine, results));
   if (rank != 0) {
-    for (const Tensor* tensor : tensors_of(mine)) {
-      LONGSPAN_CHECK_OK(transfer_all(*communicator, TransferKind::kSend, 0, tensor->memory,
+    for (const NamedResult& result : present(mine)) {
+      LONGSPAN_CHECK_OK(transfer_all(*communicator, TransferKind::kSend, 0, result.tensor->memory,
                                      task.options.deadline));
     }
     return results;
   }
-  GroupResults whole = make_group_results(task.inputs->problem);
-  std::swap(whole.o, results.o);
-  std::swap(whole.lse, results.lse);
-  std::swap(whole.dq, results.dq);
-  std::swap(whole.dk, results.dk);
-  std::swap(whole.dv, results.dv);
   gather(mine, mine.call->partition(), 0, results);
   for (int other = 1; other < communicator->size(); ++other) {
     LONGSPAN_TRY(const RankResults shard, receive(task, *communicator, mine.call, other));

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "file_problem.h"
+#include "numbers.h"
 #include "random.h"
 
 namespace longspan::tool {
@@ -35,6 +36,11 @@ Result<ProblemFields> metadata_fields(const SafetensorsFile& file) {
                "input"};
 }
 
+void seed_dropout(Source& source) {
+  if (source.problem.dropout == 0 || source.problem.dropout_seed) return;
+  source.problem.dropout_seed = source.seed;
+}
+
 double input_bytes(const Problem& problem) {
   double bytes = 0;
   for (const char* name : {"q", "k", "v", "dout"}) {
@@ -42,7 +48,9 @@ double input_bytes(const Problem& problem) {
     bytes += static_cast<double>(whole_rows(problem, spec.side)) *
              static_cast<double>(spec.heads * spec.dim * size_of(spec.dtype));
   }
-  return bytes;
+  double bias = static_cast<double>(size_of(problem.dtype));
+  for (const int64_t extent : problem.bias_shape()) bias *= static_cast<double>(extent);
+  return bytes + bias;
 }
 
 Tensor drawn(const Problem& problem, const char* name, uint64_t seed, Draw draw) {
@@ -57,9 +65,62 @@ Result<Tensor> input(const Source& source, const char* name, Draw draw) {
   const TensorEntry* entry = source.file ? source.file->find(name) : nullptr;
   if (entry == nullptr) return drawn(source.problem, name, source.seed, draw);
   Tensor tensor = whole_tensor(source.problem, tensor_spec(source.problem, name));
+  if (tensor.memory.size() == 0) return tensor;
   LONGSPAN_TRY(tensor.memory, source.file->read(*entry));
   tensor.view.data = tensor.memory.data();
   return tensor;
+}
+
+/// FP32 or float64 of the file in the type of `tensor`.
+Status read_widened(const SafetensorsFile& file, const char* name, Tensor& tensor) {
+  LONGSPAN_TRY(const DType dtype, tensor_dtype(file, name));
+  LONGSPAN_TRY(const Memory memory, file.read(*file.find(name)));
+  for (int64_t head = 0; head < tensor.view.heads; ++head) {
+    store(tensor.view, 0, head, 0, load(memory.data(), dtype, head));
+  }
+  return {};
+}
+
+Result<Tensor> sink_input(const Source& source) {
+  Tensor sink = side_tensor(source.problem, "sink");
+  if (sink.view.data == nullptr) return sink;
+  if (source.file && source.file->find("sink") != nullptr) {
+    LONGSPAN_CHECK_OK(read_widened(*source.file, "sink", sink));
+    return sink;
+  }
+  fill_normal(sink.view, source.seed, Draw::kSink);
+  for (int64_t head = 0; head < sink.view.heads; ++head) {
+    store(sink.view, 0, head, 0, static_cast<float>(load(sink.view, 0, head, 0)));
+  }
+  return sink;
+}
+
+Result<Tensor> slopes_input(const Source& source) {
+  Tensor slopes = side_tensor(source.problem, "alibi_slopes");
+  if (slopes.view.data == nullptr) return slopes;
+  if (source.file && source.file->find("alibi_slopes") != nullptr) {
+    LONGSPAN_CHECK_OK(read_widened(*source.file, "alibi_slopes", slopes));
+    return slopes;
+  }
+  const std::vector<double> standard = default_alibi_slopes(source.problem.heads_q);
+  for (int64_t head = 0; head < slopes.view.heads; ++head) {
+    store(slopes.view, 0, head, 0, standard[static_cast<size_t>(head)]);
+  }
+  return slopes;
+}
+
+Result<Tensor> bias_input(const Source& source) {
+  Tensor bias = side_tensor(source.problem, "bias");
+  if (bias.view.data == nullptr) return bias;
+  const TensorEntry* entry = source.file ? source.file->find("bias") : nullptr;
+  if (entry == nullptr) {
+    fill_normal(bias.view, source.seed, Draw::kBias);
+    fill_unread_bias(source.problem, bias, 0);
+  } else if (bias.memory.size() > 0) {
+    LONGSPAN_TRY(bias.memory, source.file->read(*entry));
+    bias.view.data = bias.memory.data();
+  }
+  return bias;
 }
 
 std::vector<std::string> notes_on(const Source& source) {
@@ -93,6 +154,7 @@ Result<Source> resolve_source(const std::string& text, const std::string& path,
     }
     LONGSPAN_TRY(source.problem, make_problem(given));
     source.seed = seed.value_or(0);
+    seed_dropout(source);
     return source;
   }
   LONGSPAN_TRY(source.file, SafetensorsFile::open(path));
@@ -100,11 +162,12 @@ Result<Source> resolve_source(const std::string& text, const std::string& path,
   LONGSPAN_TRY(source.problem, problem_of_file(*source.file, in_file.merged(given)));
   LONGSPAN_TRY(const uint64_t file_seed, metadata_seed(*source.file));
   source.seed = seed.value_or(file_seed);
+  seed_dropout(source);
   return source;
 }
 
 Result<Inputs> make_inputs(const Source& source) {
-  LONGSPAN_CHECK_OK(fits_in_memory(input_bytes(source.problem), "q, k, v and dout"));
+  LONGSPAN_CHECK_OK(fits_in_memory(input_bytes(source.problem), "q, k, v, dout and bias"));
   Inputs inputs;
   inputs.problem = source.problem;
   inputs.seed = source.seed;
@@ -112,8 +175,19 @@ Result<Inputs> make_inputs(const Source& source) {
   LONGSPAN_TRY(inputs.k, input(source, "k", Draw::kK));
   LONGSPAN_TRY(inputs.v, input(source, "v", Draw::kV));
   LONGSPAN_TRY(inputs.dout, input(source, "dout", Draw::kDout));
+  LONGSPAN_TRY(inputs.sink, sink_input(source));
+  LONGSPAN_TRY(inputs.slopes, slopes_input(source));
+  LONGSPAN_TRY(inputs.bias, bias_input(source));
   inputs.notes = notes_on(source);
   return inputs;
+}
+
+SideOperands side_operands(const Inputs& inputs) {
+  return {.sink = inputs.sink.view,
+          .slopes = inputs.slopes.view,
+          .bias = inputs.bias.view,
+          .softcap = {},
+          .dropout = {}};
 }
 
 }  // namespace longspan::tool

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "longspan/engine.h"
 #include "longspan/problem.h"
 #include "safetensors.h"
 #include "tensors.h"
@@ -20,20 +21,24 @@ struct Source {
 };
 
 /// The problem of `text` and `path` (either may be empty). `seed` empty: that of the file's
-/// metadata, else 0.
+/// metadata, else 0. It is the problem's dropout_seed too where dropout has none of its own.
 Result<Source> resolve_source(const std::string& text, const std::string& path,
                               std::optional<uint64_t> seed);
 
-/// Whole tensors in the problem's layout.
+/// Whole tensors in the problem's layout; sink, slopes and bias as side_tensor().
 struct Inputs {
   Problem problem;
   uint64_t seed = 0;
   Tensor q, k, v, dout;
+  Tensor sink, slopes, bias;
   std::vector<std::string> notes;  // what a reader should know, one sentence each
 };
 
-/// Reads the tensors of the file, draws those that it does not hold. Rows that hold no token are 0
-/// where they are drawn.
+/// Reads the tensors of the file, draws those that it does not hold. Elements that belong to no
+/// token are 0 where they are drawn. Slopes that the file does not hold are default_alibi_slopes.
 Result<Inputs> make_inputs(const Source& source);
+
+/// Views of sink, slopes and bias; softcap and dropout are the problem's.
+SideOperands side_operands(const Inputs& inputs);
 
 }  // namespace longspan::tool

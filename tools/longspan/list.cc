@@ -70,8 +70,7 @@ Json keys_json() {
     list.push_back({{"name", key.name},
                     {"allowed", key.allowed},
                     {"default", key.standard},
-                    {"meaning", key.meaning},
-                    {"offered", key.offered}});
+                    {"meaning", key.meaning}});
   }
   return list;
 }

@@ -49,8 +49,9 @@ Result<Topology> make_topology(const Arguments& arguments) {
 }
 
 StrategyNames chosen_names(const Explanation& explanation) {
-  return {std::string(explanation.forward.strategy->name),
-          std::string(explanation.backward.strategy->name)};
+  return {
+      std::string(explanation.forward.strategy->name),
+      std::string(explanation.forward_only ? kNoStrategy : explanation.backward.strategy->name)};
 }
 
 }  // namespace longspan::tool

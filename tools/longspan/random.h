@@ -22,7 +22,7 @@ class Normal {
 };
 
 /// The stream of each input.
-enum class Draw : uint32_t { kQ = 0, kK = 1, kV = 2, kDout = 3 };
+enum class Draw : uint32_t { kQ = 0, kK = 1, kV = 2, kDout = 3, kSink = 4, kBias = 5 };
 
 /// Fills a tensor in the order row, head, dim, whatever its layout, each value rounded once.
 void fill_normal(const TensorView& view, uint64_t seed, Draw draw);

@@ -3,13 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstring>
 #include <limits>
 #include <new>
 #include <utility>
 #include <vector>
+
+#include "shards.h"
 
 namespace longspan::tool {
 namespace {
@@ -46,50 +47,6 @@ class Arena {
   Workspace workspace_;
 };
 
-struct ShardInputs {
-  Tensor q, k, v, dout;
-};
-
-Tensor shard_of(const Tensor& whole, const Problem& problem, const char* name, const Shard& shard,
-                const std::vector<int64_t>& indices) {
-  Tensor tensor = shard_tensor(problem, tensor_spec(problem, name), shard);
-  scatter_rows(whole.view, tensor.view, indices);
-  poison_padding(tensor, shard);
-  return tensor;
-}
-
-ShardInputs shard_inputs(const Inputs& inputs, const Partition& partition, int rank) {
-  const Problem& problem = inputs.problem;
-  const std::vector<int64_t> q = partition.q_indices(problem, rank);
-  const std::vector<int64_t> k = partition.k_indices(problem, rank);
-  return {shard_of(inputs.q, problem, "q", partition.q(rank), q),
-          shard_of(inputs.k, problem, "k", partition.k(rank), k),
-          shard_of(inputs.v, problem, "v", partition.k(rank), k),
-          shard_of(inputs.dout, problem, "dout", partition.q(rank), q)};
-}
-
-RankResults make_results(std::shared_ptr<const Call> call, int rank) {
-  const Problem& problem = call->problem();
-  const auto tensor = [&](const char* name) {
-    const TensorSpec spec = tensor_spec(problem, name);
-    const Partition& partition = call->partition();
-    return shard_tensor(problem, spec,
-                        spec.side == Side::kQuery ? partition.q(rank) : partition.k(rank));
-  };
-  RankResults results;
-  results.o = tensor("o");
-  results.lse = tensor("lse");
-  results.dq = tensor("dq");
-  results.dk = tensor("dk");
-  results.dv = tensor("dv");
-  results.call = std::move(call);
-  return results;
-}
-
-std::array<const Tensor*, 5> tensors_of(const RankResults& results) {
-  return {&results.o, &results.lse, &results.dq, &results.dk, &results.dv};
-}
-
 std::vector<Memory> make_saved(const Call& call) {
   std::vector<Memory> saved;
   for (const BufferSpec& buffer : call.saved_layout()) {
@@ -115,6 +72,9 @@ struct Buffers {
     for (const Memory& memory : saved) pointers.push_back(memory.data());
     return pointers;
   }
+  void poison_workspace() const {
+    if (workspace.bytes > 0) std::memset(workspace.data, 0xff, workspace.bytes);
+  }
   int64_t bytes() const {
     size_t total = workspace.bytes;
     for (const Memory& memory : saved) total += memory.size();
@@ -124,50 +84,62 @@ struct Buffers {
 
 void poison_all(const Buffers& buffers, const RankResults& results) {
   for (const Memory& memory : buffers.saved) poison(memory);
-  if (buffers.workspace.bytes > 0) {
-    std::memset(buffers.workspace.data, 0xff, buffers.workspace.bytes);
-  }
-  for (const Tensor* tensor : tensors_of(results)) tool::poison(*tensor);
+  buffers.poison_workspace();
+  for (const auto& [name, tensor] : present(results)) tool::poison(*tensor);
 }
 
-Status run_once(Engine& engine, const ShardInputs& in, const Buffers& buffers,
-                RankResults& results) {
+Status run_forward(Engine& engine, const ShardInputs& in, const Buffers& buffers,
+                   RankResults& results) {
   const Call& call = *results.call;
-  const double scale = call.problem().scale;
-  const Saved saved = buffers.pointers();
+  const ForwardOperands operands{.q = in.q,
+                                 .k = in.k,
+                                 .v = in.v,
+                                 .o = results.o.view,
+                                 .lse = results.lse.view,
+                                 .scale = call.problem().scale,
+                                 .side = in.side,
+                                 .max_logit = results.max_logit.view};
   longspan::Stream stream;
-  const ForwardOperands ahead{.q = in.q.view,
-                              .k = in.k.view,
-                              .v = in.v.view,
-                              .o = results.o.view,
-                              .lse = results.lse.view,
-                              .scale = scale};
   const auto begin = Clock::now();
-  LONGSPAN_CHECK_OK(engine.forward(call, ahead, saved, buffers.workspace, stream));
+  LONGSPAN_CHECK_OK(engine.forward(call, operands, buffers.pointers(), buffers.workspace, stream));
   results.forward_seconds = std::min(results.forward_seconds, seconds_since(begin));
-  // The workspace carries nothing from forward to backward.
-  if (buffers.workspace.bytes > 0) {
-    std::memset(buffers.workspace.data, 0xff, buffers.workspace.bytes);
-  }
-  const BackwardOperands back{.q = in.q.view,
-                              .k = in.k.view,
-                              .v = in.v.view,
-                              .o = results.o.view,
-                              .lse = results.lse.view,
-                              .dout = in.dout.view,
-                              .dq = results.dq.view,
-                              .dk = results.dk.view,
-                              .dv = results.dv.view,
-                              .scale = scale};
-  const auto middle = Clock::now();
-  LONGSPAN_CHECK_OK(engine.backward(call, back, saved, buffers.workspace, stream));
-  results.backward_seconds = std::min(results.backward_seconds, seconds_since(middle));
   return {};
+}
+
+Status run_backward(Engine& engine, const ShardInputs& in, const Buffers& buffers,
+                    RankResults& results) {
+  const Call& call = *results.call;
+  const BackwardOperands operands{.q = in.q,
+                                  .k = in.k,
+                                  .v = in.v,
+                                  .o = results.o.view,
+                                  .lse = results.lse.view,
+                                  .dout = in.dout,
+                                  .dq = results.dq.view,
+                                  .dk = results.dk.view,
+                                  .dv = results.dv.view,
+                                  .scale = call.problem().scale,
+                                  .side = in.side,
+                                  .dsink = results.dsink.view,
+                                  .dbias = results.dbias.view};
+  longspan::Stream stream;
+  const auto begin = Clock::now();
+  LONGSPAN_CHECK_OK(engine.backward(call, operands, buffers.pointers(), buffers.workspace, stream));
+  results.backward_seconds = std::min(results.backward_seconds, seconds_since(begin));
+  return {};
+}
+
+Status run_once(Engine& engine, const ShardInputs& inputs, const Buffers& buffers,
+                RankResults& results) {
+  LONGSPAN_CHECK_OK(run_forward(engine, inputs, buffers, results));
+  if (results.call->explanation().forward_only) return {};
+  buffers.poison_workspace();  // it carries nothing from forward to backward
+  return run_backward(engine, inputs, buffers, results);
 }
 
 std::vector<std::byte> bytes_of(const RankResults& results) {
   std::vector<std::byte> bytes;
-  for (const Tensor* tensor : tensors_of(results)) {
+  for (const auto& [name, tensor] : present(results)) {
     bytes.insert(bytes.end(), tensor->memory.data(), tensor->memory.data() + tensor->memory.size());
   }
   return bytes;
@@ -197,7 +169,9 @@ Result<RankResults> run_prepared(const RankTask& task, Engine& engine,
                                     call->workspace_bytes(Direction::kBackward));
   LONGSPAN_TRY(const Arena arena, Arena::make(task.communicator, workspace));
   const ShardInputs inputs = shard_inputs(*task.inputs, call->partition(), rank);
-  RankResults results = make_results(std::move(call), rank);
+  RankResults results;
+  static_cast<ResultTensors&>(results) = make_rank_results(*call, rank);
+  results.call = std::move(call);
   const Buffers buffers{make_saved(*results.call), arena.workspace()};
   results.peak_bytes = buffers.bytes();
   results.forward_seconds = std::numeric_limits<double>::max();
@@ -209,6 +183,17 @@ Result<RankResults> run_prepared(const RankTask& task, Engine& engine,
 }
 
 }  // namespace
+
+ResultTensors make_rank_results(const Call& call, int rank) {
+  const Problem& problem = call.problem();
+  const Partition& partition = call.partition();
+  return make_results(problem, call.explanation().forward_only, [&](std::string_view name) {
+    if (!has_rows(name)) return side_tensor(problem, name);
+    const TensorSpec spec = tensor_spec(problem, name);
+    return shard_tensor(problem, spec,
+                        spec.side == Side::kQuery ? partition.q(rank) : partition.k(rank));
+  });
+}
 
 Error stopped_for_test(int rank) {
   return {ErrorCode::kInternal, fmt::format("rank {} stopped, as --fail-rank asked", rank), "run"};

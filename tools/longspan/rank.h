@@ -6,6 +6,7 @@
 
 #include "inputs.h"
 #include "longspan/engine.h"
+#include "results.h"
 
 namespace longspan::tool {
 
@@ -18,10 +19,9 @@ struct RankTask {
   bool fails = false;  // stops once prepared; see --fail-rank
 };
 
-/// The rank's shards of all results, and what they took.
-struct RankResults {
+/// The rank's shards of all results (dsink and dbias: what it contributes), and what they took.
+struct RankResults : ResultTensors {
   std::shared_ptr<const Call> call;
-  Tensor o, lse, dq, dk, dv;
   int64_t bytes_forward = 0;  // sent to other ranks
   int64_t bytes_backward = 0;
   int64_t peak_bytes = 0;  // the larger workspace, and saved buffers that are no alias
@@ -34,6 +34,9 @@ struct RankResults {
 /// Shards the inputs, runs forward and backward `repeat` times. All memory that must not be read
 /// before it is written (padding rows, results, saved buffers, workspace) starts as NaN each time.
 Result<RankResults> run_rank(const RankTask& task);
+
+/// Tensors for the results of a call on one rank, contents arbitrary.
+ResultTensors make_rank_results(const Call& call, int rank);
 
 /// The error of a rank that stopped because of --fail-rank.
 Error stopped_for_test(int rank);

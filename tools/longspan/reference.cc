@@ -5,6 +5,7 @@
 #include <limits>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "numbers.h"
@@ -22,24 +23,43 @@ Result<const Provider*> reference_provider() {
   return Error{ErrorCode::kInternal, "provider cpu/reference is missing from the list", "check"};
 }
 
-Tensor filled(const TensorSpec& spec, int64_t rows, double value) {
-  Tensor tensor =
-      make_tensor({spec.side, DType::kF64, spec.heads, spec.dim}, Layout::kTHD, 1, rows);
-  std::fill_n(static_cast<double*>(tensor.view.data), rows * spec.heads * spec.dim, value);
+constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
+
+Tensor filled(Tensor tensor, double value) {
+  const size_t count = tensor.memory.size() / sizeof(double);
+  std::fill_n(static_cast<double*>(tensor.view.data), count, value);
   return tensor;
 }
 
-Reference empty_reference(const Problem& problem) {
-  const auto zeros = [&](const char* name) {
-    const TensorSpec spec = tensor_spec(problem, name);
-    return filled(spec, whole_rows(problem, spec.side), 0);
-  };
-  return {.o = zeros("o"),
-          .lse = filled(tensor_spec(problem, "lse"), problem.lengths.tokens_q,
-                        -std::numeric_limits<double>::infinity()),
-          .dq = zeros("dq"),
-          .dk = zeros("dk"),
-          .dv = zeros("dv")};
+Tensor packed(const Problem& problem, std::string_view name, double value) {
+  TensorSpec spec = tensor_spec(problem, name);
+  spec.dtype = DType::kF64;
+  return filled(make_tensor(spec, Layout::kTHD, 1, whole_rows(problem, spec.side)), value);
+}
+
+Reference empty_reference(const Problem& problem, bool forward_only) {
+  return make_results(problem, forward_only, [&](std::string_view name) {
+    const bool raised = name == "lse" || name == "max_logit";
+    const double value = raised ? kMinusInfinity : 0;
+    return has_rows(name) ? packed(problem, name, value)
+                          : filled(side_tensor(problem, name, DType::kF64), value);
+  });
+}
+
+/// The tiles of queries `q` of one sequence.
+void add_tiles(const Problem& problem, int64_t number, Interval q, std::vector<PlacedTile>& tiles) {
+  const Sequence& sequence = problem.lengths.sequences[static_cast<size_t>(number)];
+  const Range range = problem.mask_tiles(number, q);
+  for (int64_t i = range.first; i < range.last; ++i) {
+    const MaskTile mask = problem.mask_tile(number, i);
+    const Tile tile = make_tile(static_cast<int32_t>(number), mask.band,
+                                between(q, mask.q.begin, mask.q.end), mask.k);
+    if (empty(tile)) continue;
+    tiles.push_back({.tile = tile,
+                     .q_row = sequence.q_offset + tile.q.begin,
+                     .k_row = sequence.k_offset + tile.k.begin,
+                     .shift = problem.shift(sequence)});
+  }
 }
 
 /// Tiles of all sequences, none much above kFlopsPerCall.
@@ -52,10 +72,7 @@ std::vector<PlacedTile> make_tiles(const Problem& problem) {
     const int64_t step = std::max<int64_t>(64, static_cast<int64_t>(kFlopsPerCall / row));
     for (int64_t begin = 0; begin < sequence.q_length; begin += step) {
       const Interval q{begin, std::min(begin + step, sequence.q_length), 1};
-      const Tile tile =
-          make_tile(static_cast<int32_t>(i), problem.band(sequence), q, {0, sequence.k_length, 1});
-      if (empty(tile)) continue;
-      tiles.push_back({tile, sequence.q_offset + tile.q.begin, sequence.k_offset + tile.k.begin});
+      add_tiles(problem, static_cast<int64_t>(i), q, tiles);
     }
   }
   return tiles;
@@ -81,6 +98,7 @@ Status in_parts(const Problem& problem, std::span<const PlacedTile> tiles, Progr
 }
 
 TileProblem tile_problem(const Problem& problem, Direction direction) {
+  const bool windowed = problem.window_left >= 0 || problem.window_right >= 0;
   return {.direction = direction,
           .dtype = problem.dtype,
           .heads_q = problem.heads_q,
@@ -91,7 +109,25 @@ TileProblem tile_problem(const Problem& problem, Direction direction) {
           .dim_v = problem.dim_v,
           .capacity_q = problem.lengths.tokens_q,
           .capacity_k = problem.lengths.tokens_k,
-          .not_offered = problem.not_offered};
+          .features = {.window = windowed,
+                       .softcap = problem.softcap != 0,
+                       .alibi = problem.alibi != Alibi::kNone,
+                       .bias = problem.bias,
+                       .dropout = problem.dropout != 0,
+                       .max_logit = problem.max_logit && direction == Direction::kForward,
+                       .paged = false,  // the whole tensors are not
+                       .deterministic = false,
+                       .fp8 = Fp8::kNone,
+                       .modification = {}}};
+}
+
+ScoreTerms score_terms(const Inputs& inputs) {
+  return {.head_begin = 0,
+          .softcap = inputs.problem.softcap,
+          .slopes = inputs.slopes.view,
+          .bias = inputs.bias.view,
+          .modification = nullptr,
+          .dropout = inputs.problem.dropout_values()};
 }
 
 struct Prepared {
@@ -107,21 +143,60 @@ Result<Prepared> prepare(const Problem& problem, Direction direction, const Devi
   return Prepared{std::move(plan), std::move(memory)};
 }
 
-/// rowsum(dout * o). Rows that hold no token are left 0: their dout may be anything.
-Tensor make_delta(const Inputs& inputs, const Tensor& o) {
-  const Problem& problem = inputs.problem;
-  Tensor delta = filled(tensor_spec(problem, "lse"), problem.lengths.tokens_q, 0);
-  const std::vector<bool> tokens = token_rows(problem, Side::kQuery);
-  for (int64_t row = 0; row < o.view.rows(); ++row) {
-    if (!tokens[static_cast<size_t>(row)]) continue;
-    for (int64_t head = 0; head < o.view.heads; ++head) {
-      double sum = 0;
-      for (int64_t column = 0; column < o.view.dim; ++column) {
-        sum += load(o.view, row, head, column) * load(inputs.dout.view, row, head, column);
-      }
-      store(delta.view, row, head, 0, sum);
+template <class Body>
+void for_each_token(const Problem& problem, Body&& body) {
+  for (const Sequence& sequence : problem.lengths.sequences) {
+    for (int64_t i = 0; i < sequence.q_length; ++i) {
+      for (int64_t head = 0; head < problem.heads_q; ++head) body(sequence.q_offset + i, head);
     }
   }
+}
+
+double sink_logit(const Inputs& inputs, int64_t head) {
+  const Tensor& sink = inputs.sink;
+  return sink.view.data == nullptr ? 0 : load(sink.view, 0, head, 0);
+}
+
+/// The sink enters the denominators of all keys together.
+void add_sink(const Inputs& inputs, const Reference& reference) {
+  if (inputs.problem.sink == Sink::kNone) return;
+  for_each_token(inputs.problem, [&](int64_t row, int64_t head) {
+    const double sink = sink_logit(inputs, head);
+    if (sink == kMinusInfinity) return;
+    const double keys = load(reference.lse.view, row, head, 0);
+    const double largest = std::max(sink, keys);
+    const double lse = largest + std::log1p(std::exp(std::min(sink, keys) - largest));
+    store(reference.lse.view, row, head, 0, lse);
+    const double factor = std::exp(keys - lse);
+    for (int64_t column = 0; column < reference.o.view.dim; ++column) {
+      store(reference.o.view, row, head, column,
+            factor * load(reference.o.view, row, head, column));
+    }
+  });
+}
+
+/// dsink = -sum over rows of P(sink) delta.
+void add_sink_gradient(const Inputs& inputs, const Tensor& delta, const Reference& reference) {
+  if (reference.dsink.view.data == nullptr) return;
+  for_each_token(inputs.problem, [&](int64_t row, int64_t head) {
+    const double sink = sink_logit(inputs, head);
+    if (sink == kMinusInfinity) return;
+    const double weight = std::exp(sink - load(reference.lse.view, row, head, 0));
+    const double sum = load(reference.dsink.view, 0, head, 0);
+    store(reference.dsink.view, 0, head, 0, sum - weight * load(delta.view, row, head, 0));
+  });
+}
+
+/// rowsum(dout * o). Rows that hold no token are left 0: their dout may be anything.
+Tensor make_delta(const Inputs& inputs, const Tensor& o) {
+  Tensor delta = packed(inputs.problem, "lse", 0);
+  for_each_token(inputs.problem, [&](int64_t row, int64_t head) {
+    double sum = 0;
+    for (int64_t column = 0; column < o.view.dim; ++column) {
+      sum += load(o.view, row, head, column) * load(inputs.dout.view, row, head, column);
+    }
+    store(delta.view, row, head, 0, sum);
+  });
   return delta;
 }
 
@@ -132,33 +207,38 @@ double reference_bytes(const Problem& problem) {
     bytes += 8.0 * static_cast<double>(whole_rows(problem, spec.side)) *
              static_cast<double>(spec.heads * spec.dim);
   }
-  return bytes;
+  double bias = 8;
+  for (const int64_t extent : problem.bias_shape()) bias *= static_cast<double>(extent);
+  return bytes + bias;
 }
 
-}  // namespace
-
-Result<Reference> compute_reference(const Inputs& inputs, const Device& device,
-                                    Progress& progress) {
+Status run_forward(const Inputs& inputs, std::span<const PlacedTile> tiles, const Device& device,
+                   Progress& progress, const Reference& reference) {
   const Problem& problem = inputs.problem;
-  LONGSPAN_CHECK_OK(
-      fits_in_memory(reference_bytes(problem), "the float64 check (see --check none)"));
-  Reference reference = empty_reference(problem);
-  const std::vector<PlacedTile> tiles = make_tiles(problem);
   LONGSPAN_TRY(const Prepared forward, prepare(problem, Direction::kForward, device));
-  ForwardTiles ahead{.q = inputs.q.view,
-                     .k = inputs.k.view,
-                     .v = inputs.v.view,
-                     .o = reference.o.view,
-                     .lse = reference.lse.view,
-                     .tiles = {},
-                     .scale = problem.scale};
+  ForwardTiles call{.q = inputs.q.view,
+                    .k = inputs.k.view,
+                    .v = inputs.v.view,
+                    .o = reference.o.view,
+                    .lse = reference.lse.view,
+                    .tiles = {},
+                    .scale = problem.scale,
+                    .terms = score_terms(inputs),
+                    .max_logit = reference.max_logit.view};
   LONGSPAN_CHECK_OK(in_parts(problem, tiles, progress, "check forward", [&](auto part) {
-    ahead.tiles = part;
-    return forward.plan->forward(ahead, forward.workspace());
+    call.tiles = part;
+    return forward.plan->forward(call, forward.workspace());
   }));
+  add_sink(inputs, reference);
+  return {};
+}
+
+Status run_backward(const Inputs& inputs, std::span<const PlacedTile> tiles, const Device& device,
+                    Progress& progress, const Reference& reference) {
+  const Problem& problem = inputs.problem;
   const Tensor delta = make_delta(inputs, reference.o);
   LONGSPAN_TRY(const Prepared backward, prepare(problem, Direction::kBackward, device));
-  BackwardTiles back{.q = inputs.q.view,
+  BackwardTiles call{.q = inputs.q.view,
                      .k = inputs.k.view,
                      .v = inputs.v.view,
                      .dout = inputs.dout.view,
@@ -168,11 +248,30 @@ Result<Reference> compute_reference(const Inputs& inputs, const Device& device,
                      .dk = reference.dk.view,
                      .dv = reference.dv.view,
                      .tiles = {},
-                     .scale = problem.scale};
+                     .scale = problem.scale,
+                     .terms = score_terms(inputs),
+                     .dbias = reference.dbias.view};
   LONGSPAN_CHECK_OK(in_parts(problem, tiles, progress, "check backward", [&](auto part) {
-    back.tiles = part;
-    return backward.plan->backward(back, backward.workspace());
+    call.tiles = part;
+    return backward.plan->backward(call, backward.workspace());
   }));
+  add_sink_gradient(inputs, delta, reference);
+  return {};
+}
+
+}  // namespace
+
+Result<Reference> compute_reference(const Inputs& inputs, const Device& device, Progress& progress,
+                                    bool forward_only) {
+  const Problem& problem = inputs.problem;
+  LONGSPAN_CHECK_OK(
+      fits_in_memory(reference_bytes(problem), "the float64 check (see --check none)"));
+  Reference reference = empty_reference(problem, forward_only);
+  const std::vector<PlacedTile> tiles = make_tiles(problem);
+  LONGSPAN_CHECK_OK(run_forward(inputs, tiles, device, progress, reference));
+  if (!forward_only) {
+    LONGSPAN_CHECK_OK(run_backward(inputs, tiles, device, progress, reference));
+  }
   return reference;
 }
 

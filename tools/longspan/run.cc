@@ -123,7 +123,8 @@ bool partials_16bit(const Prepared& prepared, const Call& call) {
     const Offer* offer = std::get_if<Offer>(&verdict);
     return offer != nullptr && offer->partials_16bit;
   };
-  return rounds(call.explanation().forward, Direction::kForward) ||
+  if (rounds(call.explanation().forward, Direction::kForward)) return true;
+  return !call.explanation().forward_only &&
          rounds(call.explanation().backward, Direction::kBackward);
 }
 
@@ -134,7 +135,7 @@ Status add_one_rank_checks(const Prepared& prepared, const GroupResults& results
   if (prepared.topology.ranks() == 1 || (dtype != DType::kF16 && dtype != DType::kBF16)) return {};
   Options options = prepared.options;
   options.forward.strategy = "auto";
-  options.backward.strategy = "auto";
+  if (!prepared.explanation.forward_only) options.backward.strategy = "auto";
   options.partition = "auto";
   const auto alone = run_threads({.inputs = &prepared.inputs,
                                   .options = options,
@@ -154,7 +155,8 @@ Status verify(const Arguments& arguments, const Prepared& prepared, const GroupR
   if (arguments.check == "fp64") {
     Progress progress(true);
     LONGSPAN_TRY(const Reference reference,
-                 compute_reference(prepared.inputs, prepared.device, progress));
+                 compute_reference(prepared.inputs, prepared.device, progress,
+                                   prepared.explanation.forward_only));
     report.measures = measure_all(prepared.inputs, results, reference);
     const Bars limits = bars(prepared.inputs.problem.dtype, largest_finite(reference.lse.view));
     if (!limits.reason.empty()) report.notes.push_back(limits.reason);
@@ -164,6 +166,7 @@ Status verify(const Arguments& arguments, const Prepared& prepared, const GroupR
     report.notes.emplace_back("--check none: not compared with float64");
   }
   report.checks.push_back(check_padding(prepared.inputs.problem, results));
+  if (prepared.inputs.problem.max_logit) report.checks.push_back(check_max_logit(results));
   if (arguments.repeat > 1) {
     report.checks.push_back(
         {.name = "repeats",

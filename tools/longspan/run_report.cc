@@ -63,7 +63,7 @@ std::string head_text(const RunReport& report) {
   text += fmt::format("  partition    {} ({})\n", name(explanation.partition),
                       explanation.partition_reason);
   text += direction_text("forward", explanation.forward);
-  text += direction_text("backward", explanation.backward);
+  text += backward_text(explanation);
   return text;
 }
 
@@ -83,15 +83,18 @@ std::string checks_text(const RunReport& report) {
 
 std::string figures_text(const RunReport& report) {
   const GroupResults& results = *report.results;
+  const bool backward = !results.call->explanation().forward_only;
   std::string text = "per rank\n";
   text += fmt::format("  sent forward   {} bytes\n", per_rank(results.bytes_forward));
-  text += fmt::format("  sent backward  {} bytes\n", per_rank(results.bytes_backward));
+  if (backward) {
+    text += fmt::format("  sent backward  {} bytes\n", per_rank(results.bytes_backward));
+  }
   text += fmt::format("  peak memory    {} bytes\n", per_rank(results.peak_bytes));
-  text += fmt::format(
-      "seconds: prepare {:.4f}, forward {:.4f}, backward {:.4f}, check {:.4f}, total {:.4f}\n",
-      results.prepare_seconds, results.forward_seconds, results.backward_seconds,
-      report.seconds.check, report.seconds.total);
-  return text;
+  text += fmt::format("seconds: prepare {:.4f}, forward {:.4f}, ", results.prepare_seconds,
+                      results.forward_seconds);
+  if (backward) text += fmt::format("backward {:.4f}, ", results.backward_seconds);
+  return text +
+         fmt::format("check {:.4f}, total {:.4f}\n", report.seconds.check, report.seconds.total);
 }
 
 std::string verdict(const RunReport& report) {
@@ -120,6 +123,15 @@ std::string grouped(int64_t value) {
   return text;
 }
 
+std::string backward_text(const Explanation& explanation) {
+  if (!explanation.forward_only) return direction_text("backward", explanation.backward);
+  return fmt::format("  {:<12} none, as asked: forward alone\n", "backward");
+}
+
+Json backward_json(const Explanation& explanation) {
+  return explanation.forward_only ? Json() : direction_json(explanation.backward, explanation);
+}
+
 Json direction_json(const Selection& selection, const Explanation& explanation) {
   Json json = Json::object();
   json["strategy"] = selection.strategy ? Json(selection.strategy->name) : Json();
@@ -146,14 +158,19 @@ Outcome report_run(const RunReport& report) {
   Json json =
       report_head("pass", report.inputs->problem.text(), report.topology.ranks(), verdict(report));
   json["forward"] = direction_json(explanation.forward, explanation);
-  json["backward"] = direction_json(explanation.backward, explanation);
+  json["backward"] = backward_json(explanation);
   json["tensors"] = tensors_json(report);
   json["checks"] = checks_json(report.checks);
-  json["bytes_sent"] = {{"forward", results.bytes_forward}, {"backward", results.bytes_backward}};
+  const bool backward = !explanation.forward_only;
+  json["bytes_sent"] = {{"forward", results.bytes_forward},
+                        {"backward", backward ? Json(results.bytes_backward) : Json()}};
   json["peak_bytes"] = results.peak_bytes;
-  json["seconds"] = {{"inputs", report.seconds.inputs},    {"prepare", results.prepare_seconds},
-                     {"forward", results.forward_seconds}, {"backward", results.backward_seconds},
-                     {"check", report.seconds.check},      {"total", report.seconds.total}};
+  json["seconds"] = {{"inputs", report.seconds.inputs},
+                     {"prepare", results.prepare_seconds},
+                     {"forward", results.forward_seconds},
+                     {"backward", backward ? Json(results.backward_seconds) : Json()},
+                     {"check", report.seconds.check},
+                     {"total", report.seconds.total}};
   std::vector<NamedDecline> declines = explanation.forward.declines;
   declines.insert(declines.end(), explanation.backward.declines.begin(),
                   explanation.backward.declines.end());

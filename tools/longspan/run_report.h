@@ -37,6 +37,10 @@ Json direction_json(const Selection& selection, const Explanation& explanation);
 /// The same, for people.
 std::string direction_text(const char* direction, const Selection& selection);
 
+/// Of backward: null where there is none, and a line that says so.
+Json backward_json(const Explanation& explanation);
+std::string backward_text(const Explanation& explanation);
+
 /// "12,345,678"
 std::string grouped(int64_t value);
 

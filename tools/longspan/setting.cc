@@ -18,10 +18,11 @@ Result<PartitionChoice> chosen_partition(const Arguments& arguments, const Probl
 }
 
 Status check_keys(const Problem& problem) {
-  if (problem.not_offered.empty()) return {};
-  const auto& [key, value] = *problem.not_offered.begin();
-  return Error{ErrorCode::kUnsupported,
-               fmt::format("{}={} is not offered yet; remove the key", key, value), "problem"};
+  if (problem.fp8 == Fp8::kNone) return {};
+  return Error{
+      ErrorCode::kUnsupported,
+      fmt::format("fp8={}: no provider computes in 8 bits yet; remove the key", name(problem.fp8)),
+      "problem"};
 }
 
 Result<std::vector<Schedule>> build_schedules(const Setting& setting, const Strategy& strategy,

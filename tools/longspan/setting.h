@@ -13,8 +13,7 @@ namespace longspan::tool {
 /// The partition that the arguments name, or the automatic one.
 Result<PartitionChoice> chosen_partition(const Arguments& arguments, const Problem& problem);
 
-/// Declines a problem with a key that the geometry does not honour: without it, steps and costs
-/// would be those of another problem.
+/// Declines an 8-bit recipe: bytes and costs would be those of another problem.
 Status check_keys(const Problem& problem);
 
 /// Schedules of the given ranks for one direction, built on all cores.

@@ -1,6 +1,10 @@
 #include "tensors.h"
 
+#include <algorithm>
+#include <array>
 #include <cstring>
+
+#include "numbers.h"
 
 namespace longspan::tool {
 namespace {
@@ -11,6 +15,30 @@ void copy_row(const TensorView& from, int64_t from_row, const TensorView& to, in
   std::memcpy(static_cast<std::byte*>(to.data) + to.offset(to_row, 0) * size,
               static_cast<const std::byte*>(from.data) + from.offset(from_row, 0) * size,
               static_cast<size_t>(from.heads * from.dim * size));
+}
+
+bool is_bias(std::string_view name) { return name == "bias" || name == "dbias"; }
+
+/// Memory of `bytes`; the view's data is never null.
+void allocate(Tensor& tensor, int64_t bytes) {
+  alignas(64) static std::byte no_element;
+  tensor.memory = Memory(static_cast<size_t>(bytes));
+  tensor.view.data = bytes > 0 ? tensor.memory.data() : &no_element;
+}
+
+/// How many columns of each row of a bias belong to keys, in one batch entry.
+std::vector<int64_t> read_columns(const Problem& problem, const TensorView& bias, int64_t batch) {
+  std::vector<int64_t> columns(static_cast<size_t>(bias.seq), 0);
+  const std::vector<Sequence>& sequences = problem.lengths.sequences;
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    if (bias.batch > 1 && static_cast<int64_t>(i) != batch) continue;
+    if (sequences[i].q_length == 0) continue;
+    const int64_t last = problem.bias == Bias::k111S ? 0 : sequences[i].q_length - 1;
+    int64_t& longest = columns[static_cast<size_t>(last)];
+    longest = std::max(longest, sequences[i].k_length);
+  }
+  for (size_t q = columns.size(); q-- > 1;) columns[q - 1] = std::max(columns[q - 1], columns[q]);
+  return columns;
 }
 
 }  // namespace
@@ -34,9 +62,8 @@ Tensor make_tensor(const TensorSpec& spec, Layout layout, int64_t batch, int64_t
   Tensor tensor;
   const int64_t row = spec.heads * spec.dim;
   const int64_t seq = batch == 0 ? 0 : rows / batch;
-  tensor.memory = Memory(static_cast<size_t>(rows * row * size_of(spec.dtype)));
   const bool batch_inside = layout == Layout::kSBHD;
-  tensor.view = {.data = tensor.memory.data(),
+  tensor.view = {.data = nullptr,
                  .dtype = spec.dtype,
                  .batch = batch,
                  .seq = seq,
@@ -45,6 +72,38 @@ Tensor make_tensor(const TensorSpec& spec, Layout layout, int64_t batch, int64_t
                  .stride_batch = batch_inside ? row : seq * row,
                  .stride_seq = batch_inside ? batch * row : row,
                  .stride_head = spec.dim};
+  allocate(tensor, rows * row * size_of(spec.dtype));
+  return tensor;
+}
+
+bool has_side_tensor(const Problem& problem, std::string_view name) {
+  if (is_bias(name)) return problem.bias != Bias::kNone;
+  if (name == "alibi_slopes") return problem.alibi != Alibi::kNone;
+  if (name == "max_logit") return problem.max_logit;
+  return problem.sink == Sink::kLearnable;  // sink, dsink
+}
+
+Tensor side_tensor(const Problem& problem, std::string_view name) {
+  return side_tensor(problem, name, name == "bias" ? problem.dtype : accumulator(problem.dtype));
+}
+
+Tensor side_tensor(const Problem& problem, std::string_view name, DType dtype) {
+  if (!has_side_tensor(problem, name)) return {};
+  if (!is_bias(name)) {
+    return make_tensor({Side::kQuery, dtype, problem.heads_q, 1}, Layout::kTHD, 1, 1);
+  }
+  const auto [batch, heads, sq, skv] = problem.bias_shape();
+  Tensor tensor;
+  tensor.view = {.data = nullptr,
+                 .dtype = dtype,
+                 .batch = batch,
+                 .seq = sq,
+                 .heads = heads,
+                 .dim = skv,
+                 .stride_batch = heads * sq * skv,
+                 .stride_seq = skv,
+                 .stride_head = sq * skv};
+  allocate(tensor, batch * heads * sq * skv * size_of(dtype));
   return tensor;
 }
 
@@ -82,6 +141,26 @@ std::vector<int64_t> file_shape(const Problem& problem, const TensorSpec& spec, 
   }
   if (!statistics) shape.push_back(spec.dim);
   return shape;
+}
+
+void fill_unread_bias(const Problem& problem, const Tensor& bias, double value) {
+  const TensorView& view = bias.view;
+  for (int64_t batch = 0; batch < view.batch; ++batch) {
+    const std::vector<int64_t> read = read_columns(problem, view, batch);
+    for (int64_t q = 0; q < view.seq; ++q) {
+      for (int64_t head = 0; head < view.heads; ++head) {
+        for (int64_t k = read[static_cast<size_t>(q)]; k < view.dim; ++k) {
+          store(view, batch * view.seq + q, head, k, value);
+        }
+      }
+    }
+  }
+}
+
+std::vector<int64_t> side_file_shape(const Problem& problem, std::string_view name) {
+  if (!is_bias(name)) return {problem.heads_q};
+  const std::array<int64_t, 4> shape = problem.bias_shape();
+  return {shape.begin(), shape.end()};
 }
 
 void poison(const Tensor& tensor) {

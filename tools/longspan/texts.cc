@@ -35,11 +35,9 @@ constexpr const char* kSimulateExamples =
 std::string problem_keys_text() {
   std::string text =
       "Keys of a problem text: space-separated key=value in any order; * = must be given (--input\n"
-      "states dtype, heads, dim and lengths itself), - = read, but declined at any other value "
-      "than\n"
-      "the default so far.\n";
+      "states dtype, heads, dim and lengths itself).\n";
   for (const KeyInfo& key : problem_keys()) {
-    const char mark = key.standard == "required" ? '*' : key.offered ? ' ' : '-';
+    const char mark = key.standard == "required" ? '*' : ' ';
     text += fmt::format("  {} {:<13} {}\n", mark, key.name, key.meaning);
     text += fmt::format("    {:<13} allowed: {}{}\n", "", key.allowed,
                         mark == '*' ? "" : fmt::format("; default: {}", key.standard));

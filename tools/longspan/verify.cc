@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <string_view>
 
 namespace longspan::tool {
 namespace {
@@ -28,16 +29,24 @@ double rms_of_dout(const Inputs& inputs) {
   return rms(dout.view);
 }
 
+/// Judged by largest deviation, with -inf at equal places.
+bool is_logit(std::string_view name) { return name == "lse" || name == "max_logit"; }
+
 }  // namespace
 
 std::vector<NamedMeasure> measure_all(const Inputs& inputs, const GroupResults& results,
                                       const Reference& reference) {
   const double dout_rms = rms_of_dout(inputs);
-  return {{"o", measure(results.o.view, reference.o.view, 1)},
-          {"lse", measure_lse(results.lse.view, reference.lse.view)},
-          {"dq", measure(results.dq.view, reference.dq.view, dout_rms)},
-          {"dk", measure(results.dk.view, reference.dk.view, dout_rms)},
-          {"dv", measure(results.dv.view, reference.dv.view, dout_rms)}};
+  const std::vector<NamedConstResult> expected = present(reference);
+  std::vector<NamedMeasure> measures;
+  for (const auto& [name, tensor] : present(results)) {
+    const size_t i = measures.size();
+    const TensorView& view = expected[i].tensor->view;
+    measures.push_back({std::string(name),
+                        is_logit(name) ? measure_lse(tensor->view, view)
+                                       : measure(tensor->view, view, name == "o" ? 1 : dout_rms)});
+  }
+  return measures;
 }
 
 std::vector<Check> check_measures(const std::vector<NamedMeasure>& measures, const Bars& bars) {
@@ -51,9 +60,11 @@ std::vector<Check> check_measures(const std::vector<NamedMeasure>& measures, con
   }
   for (const NamedMeasure& named : measures) {
     const Measure& measure = named.measure;
-    if (named.name == "lse") {
-      checks.push_back(none_allowed("lse -inf", measure.inf_mismatches, "-inf on one side only"));
-      checks.push_back({named.name, measure.max_rel, bars.lse, "largest |error| / max(1, |lse|)"});
+    if (is_logit(named.name)) {
+      checks.push_back(
+          none_allowed(named.name + " -inf", measure.inf_mismatches, "-inf on one side only"));
+      checks.push_back({named.name, measure.max_rel, bars.lse,
+                        fmt::format("largest |error| / max(1, |{}|)", named.name)});
     } else {
       const double bar = std::max(bars.relative_rms, kRoundingSlack * measure.rounding);
       checks.push_back({named.name, measure.relative_rms, bar, "relative RMS"});
@@ -66,11 +77,18 @@ Check check_padding(const Problem& problem, const GroupResults& results) {
   constexpr double kNone = -std::numeric_limits<double>::infinity();
   const std::vector<bool> q = token_rows(problem, Side::kQuery);
   const std::vector<bool> k = token_rows(problem, Side::kKey);
-  const int64_t faults =
-      padding_faults(results.o.view, q, 0) + padding_faults(results.lse.view, q, kNone) +
-      padding_faults(results.dq.view, q, 0) + padding_faults(results.dk.view, k, 0) +
-      padding_faults(results.dv.view, k, 0);
+  int64_t faults = 0;
+  for (const auto& [name, tensor] : present(results)) {
+    if (!has_rows(name)) continue;
+    const bool queries = tensor_spec(problem, name).side == Side::kQuery;
+    faults += padding_faults(tensor->view, queries ? q : k, name == "lse" ? kNone : 0);
+  }
   return none_allowed("padding rows", faults, "elements that are not 0 (LSE: -inf)");
+}
+
+Check check_max_logit(const GroupResults& results) {
+  return none_allowed("max_logit ranks", results.unequal_max_logits,
+                      "ranks whose bits are not those of rank 0");
 }
 
 std::vector<Check> check_against_one_rank(const std::vector<NamedMeasure>& measures,
@@ -79,7 +97,7 @@ std::vector<Check> check_against_one_rank(const std::vector<NamedMeasure>& measu
   constexpr double kNoise = 2e-6;  // the bar of f32
   std::vector<Check> checks;
   for (size_t i = 0; i < measures.size(); ++i) {
-    if (measures[i].name == "lse") continue;
+    if (is_logit(measures[i].name)) continue;
     const double alone = one_rank[i].measure.relative_rms;
     checks.push_back(
         {.name = measures[i].name + " vs one rank",

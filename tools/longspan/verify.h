@@ -17,7 +17,7 @@ struct NamedMeasure {
   Measure measure;
 };
 
-/// o, lse, dq, dk, dv against the reference.
+/// All results against the reference; both have the same ones.
 std::vector<NamedMeasure> measure_all(const Inputs& inputs, const GroupResults& results,
                                       const Reference& reference);
 
@@ -26,6 +26,9 @@ std::vector<Check> check_measures(const std::vector<NamedMeasure>& measures, con
 
 /// Rows that hold no token: 0, and -inf in the LSE.
 Check check_padding(const Problem& problem, const GroupResults& results);
+
+/// The largest logits are the same on every rank.
+Check check_max_logit(const GroupResults& results);
 
 /// 16-bit results of several ranks against those of one: at most `factor` times the error. Errors
 /// below the bar of f32 are rounding noise of FP32 and always pass.
