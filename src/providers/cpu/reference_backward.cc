@@ -100,7 +100,6 @@ class ReferenceBackward final : public Plan {
     const double product = job.call.scale * loops_.dot(q_.at(job.memory, i, head),
                                                        k_.at(job.memory, j, kv), problem_.dim_qk);
     const PairTerms::Differentiated s = terms.differentiated(product, i, j);
-    if (s.score == PairTerms::kHidden) return {};
     const double p = std::exp(s.score - lse);
     if (p == 0) return {};
     const double keep = terms.keep(i, j);
