@@ -137,13 +137,13 @@ static void* run_rank(void* argument) {
   }
   if (state->code == 0) {
     make_memory(&m, state->rank);
-    state->code = longspan_forward(m.engine, m.call, &m.q, &m.k, &m.v, &m.o, &m.lse, m.saved,
+    state->code = longspan_forward(m.engine, m.call, &m.q, &m.k, &m.v, &m.o, &m.lse, NULL, m.saved,
                                    m.workspace[0], m.workspace_bytes[0], &state->error);
   }
   if (state->code == 0) {
-    state->code =
-        longspan_backward(m.engine, m.call, &m.q, &m.k, &m.v, &m.o, &m.lse, &m.dout, &m.dq, &m.dk,
-                          &m.dv, m.saved, m.workspace[1], m.workspace_bytes[1], &state->error);
+    state->code = longspan_backward(m.engine, m.call, &m.q, &m.k, &m.v, &m.o, &m.lse, &m.dout,
+                                    &m.dq, &m.dk, &m.dv, NULL, m.saved, m.workspace[1],
+                                    m.workspace_bytes[1], &state->error);
   }
   if (state->code == 0) inspect(&m, state);
   free_memory(&m);

@@ -42,7 +42,24 @@ typedef struct longspan_tensor {
   int32_t dtype;
   int64_t batch, seq, heads, dim;
   int64_t stride_batch, stride_seq, stride_head;
+  const int32_t* pages; /* paged keys and values: tensor.h; NULL otherwise */
+  int64_t page_count;
 } longspan_tensor;
+
+/* What only some problems have; see SideOperands in engine.h. NULL and 0 mean absent. */
+typedef struct longspan_sides {
+  const longspan_tensor* sink;      /* [1, 1, heads, 1], for sink=learnable */
+  const longspan_tensor* slopes;    /* likewise, for alibi; absent: the default ones */
+  const longspan_tensor* bias;      /* [batch or 1, sq, heads or 1, skv] */
+  const longspan_tensor* max_logit; /* written by forward, as sink */
+  const longspan_tensor* dsink;     /* written by backward */
+  const longspan_tensor* dbias;
+  double softcap; /* 0: the problem's */
+  /* Used where set is not 0, else the problem's. */
+  int32_t dropout_set;
+  double dropout;
+  uint64_t dropout_seed, dropout_offset;
+} longspan_sides;
 
 typedef struct longspan_device longspan_device;
 typedef struct longspan_communicator longspan_communicator;
@@ -91,7 +108,7 @@ void longspan_communicator_free(longspan_communicator* communicator);
 /* NULL or 0 fields take the default, which the comments give. */
 typedef struct longspan_options {
   const char* forward_strategy;  /* auto */
-  const char* backward_strategy; /* auto */
+  const char* backward_strategy; /* auto; none: forward alone */
   const char* forward_provider;  /* auto; or prefer:NAME, require:NAME, off:NAME */
   const char* backward_provider; /* auto */
   const char* partition;         /* auto */
@@ -121,19 +138,22 @@ size_t longspan_call_workspace_bytes(const longspan_call* call, int32_t directio
 size_t longspan_call_saved_count(const longspan_call* call);
 size_t longspan_call_saved_bytes(const longspan_call* call, size_t index);
 
-/* Collective. `saved` has longspan_call_saved_count pointers. scale is the problem's. */
+/* Collective. `saved` has longspan_call_saved_count pointers. scale is the problem's. `sides` may
+ * be NULL. */
 int32_t longspan_forward(longspan_engine* engine, const longspan_call* call,
                          const longspan_tensor* q, const longspan_tensor* k,
                          const longspan_tensor* v, const longspan_tensor* o,
-                         const longspan_tensor* lse, void* const* saved, void* workspace,
-                         size_t workspace_bytes, longspan_error* error);
+                         const longspan_tensor* lse, const longspan_sides* sides,
+                         void* const* saved, void* workspace, size_t workspace_bytes,
+                         longspan_error* error);
 int32_t longspan_backward(longspan_engine* engine, const longspan_call* call,
                           const longspan_tensor* q, const longspan_tensor* k,
                           const longspan_tensor* v, const longspan_tensor* o,
                           const longspan_tensor* lse, const longspan_tensor* dout,
                           const longspan_tensor* dq, const longspan_tensor* dk,
-                          const longspan_tensor* dv, void* const* saved, void* workspace,
-                          size_t workspace_bytes, longspan_error* error);
+                          const longspan_tensor* dv, const longspan_sides* sides,
+                          void* const* saved, void* workspace, size_t workspace_bytes,
+                          longspan_error* error);
 
 #ifdef __cplusplus
 }

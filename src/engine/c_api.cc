@@ -18,13 +18,34 @@ longspan::TensorView view(const longspan_tensor& t) {
           t.batch,        t.seq,
           t.heads,        t.dim,
           t.stride_batch, t.stride_seq,
-          t.stride_head};
+          t.stride_head,  t.pages,
+          t.page_count};
+}
+
+longspan::TensorView view(const longspan_tensor* t) {
+  return t == nullptr ? longspan::TensorView() : view(*t);
+}
+
+longspan::SideOperands side_operands(const longspan_sides* given) {
+  if (given == nullptr) return {};
+  longspan::SideOperands side{
+      .sink = view(given->sink), .slopes = view(given->slopes), .bias = view(given->bias)};
+  if (given->softcap != 0) side.softcap = given->softcap;
+  if (given->dropout_set != 0) {
+    side.dropout = {given->dropout, given->dropout_seed, given->dropout_offset};
+  }
+  return side;
 }
 
 bool known_dtypes(std::initializer_list<const longspan_tensor*> tensors) {
   return std::all_of(tensors.begin(), tensors.end(), [](const longspan_tensor* t) {
-    return t->dtype >= LONGSPAN_F64 && t->dtype <= LONGSPAN_BF16;
+    return t == nullptr || (t->dtype >= LONGSPAN_F64 && t->dtype <= LONGSPAN_BF16);
   });
+}
+
+bool known_dtypes(const longspan_sides* sides) {
+  return sides == nullptr || known_dtypes({sides->sink, sides->slopes, sides->bias,
+                                           sides->max_logit, sides->dsink, sides->dbias});
 }
 
 longspan::Saved saved_buffers(const longspan_call* call, void* const* saved) {
@@ -136,15 +157,20 @@ size_t longspan_call_saved_bytes(const longspan_call* call, size_t index) {
 int32_t longspan_forward(longspan_engine* engine, const longspan_call* call,
                          const longspan_tensor* q, const longspan_tensor* k,
                          const longspan_tensor* v, const longspan_tensor* o,
-                         const longspan_tensor* lse, void* const* saved, void* workspace,
-                         size_t workspace_bytes, longspan_error* error) {
+                         const longspan_tensor* lse, const longspan_sides* sides,
+                         void* const* saved, void* workspace, size_t workspace_bytes,
+                         longspan_error* error) {
   return guarded(error, [&] {
     if (any_null({engine, call, q, k, v, o, lse}))
       return fail(invalid("an argument is NULL"), error);
-    if (!known_dtypes({q, k, v, o, lse})) return fail(invalid("a dtype is unknown"), error);
+    if (!known_dtypes({q, k, v, o, lse}) || !known_dtypes(sides)) {
+      return fail(invalid("a dtype is unknown"), error);
+    }
     longspan::Stream stream;
-    const longspan::ForwardOperands operands{view(*q), view(*k),   view(*v),
-                                             view(*o), view(*lse), call->call->problem().scale};
+    longspan::ForwardOperands operands{view(*q), view(*k),   view(*v),
+                                       view(*o), view(*lse), call->call->problem().scale};
+    operands.side = side_operands(sides);
+    if (sides != nullptr) operands.max_logit = view(sides->max_logit);
     return done(engine->engine->forward(*call->call, operands, saved_buffers(call, saved),
                                         {workspace, workspace_bytes}, stream),
                 error);
@@ -156,19 +182,25 @@ int32_t longspan_backward(longspan_engine* engine, const longspan_call* call,
                           const longspan_tensor* v, const longspan_tensor* o,
                           const longspan_tensor* lse, const longspan_tensor* dout,
                           const longspan_tensor* dq, const longspan_tensor* dk,
-                          const longspan_tensor* dv, void* const* saved, void* workspace,
-                          size_t workspace_bytes, longspan_error* error) {
+                          const longspan_tensor* dv, const longspan_sides* sides,
+                          void* const* saved, void* workspace, size_t workspace_bytes,
+                          longspan_error* error) {
   return guarded(error, [&] {
     if (any_null({engine, call, q, k, v, o, lse, dout, dq, dk, dv})) {
       return fail(invalid("an argument is NULL"), error);
     }
-    if (!known_dtypes({q, k, v, o, lse, dout, dq, dk, dv})) {
+    if (!known_dtypes({q, k, v, o, lse, dout, dq, dk, dv}) || !known_dtypes(sides)) {
       return fail(invalid("a dtype is unknown"), error);
     }
     longspan::Stream stream;
-    const longspan::BackwardOperands operands{
+    longspan::BackwardOperands operands{
         view(*q),    view(*k),  view(*v),  view(*o),  view(*lse),
         view(*dout), view(*dq), view(*dk), view(*dv), call->call->problem().scale};
+    operands.side = side_operands(sides);
+    if (sides != nullptr) {
+      operands.dsink = view(sides->dsink);
+      operands.dbias = view(sides->dbias);
+    }
     return done(engine->engine->backward(*call->call, operands, saved_buffers(call, saved),
                                          {workspace, workspace_bytes}, stream),
                 error);

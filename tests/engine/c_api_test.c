@@ -159,19 +159,20 @@ static void compute(longspan_engine* engine, const longspan_call* call, const Wh
 
   longspan_tensor bad = q;
   bad.dtype = 17;
-  expect_refused(longspan_forward(engine, call, &bad, &k, &v, &o, &lse, m->saved, m->workspace,
-                                  m->workspace_bytes, &error),
+  expect_refused(longspan_forward(engine, call, &bad, &k, &v, &o, &lse, NULL, m->saved,
+                                  m->workspace, m->workspace_bytes, &error),
                  LONGSPAN_INVALID_ARGUMENT, &error, "dtype is unknown");
-  expect_refused(longspan_forward(engine, call, &q, &k, &v, &o, NULL, m->saved, m->workspace,
+  expect_refused(longspan_forward(engine, call, &q, &k, &v, &o, NULL, NULL, m->saved, m->workspace,
                                   m->workspace_bytes, &error),
                  LONGSPAN_INVALID_ARGUMENT, &error, "an argument is NULL");
-  expect_refused(longspan_forward(engine, call, &q, &k, &v, &o, &lse, m->saved, NULL, 0, &error),
-                 LONGSPAN_INVALID_ARGUMENT, &error, "workspace");
+  expect_refused(
+      longspan_forward(engine, call, &q, &k, &v, &o, &lse, NULL, m->saved, NULL, 0, &error),
+      LONGSPAN_INVALID_ARGUMENT, &error, "workspace");
 
-  expect(longspan_forward(engine, call, &q, &k, &v, &o, &lse, m->saved, m->workspace,
+  expect(longspan_forward(engine, call, &q, &k, &v, &o, &lse, NULL, m->saved, m->workspace,
                           m->workspace_bytes, &error) == LONGSPAN_OK,
          "forward");
-  expect(longspan_backward(engine, call, &q, &k, &v, &o, &lse, &dout, &dq, &dk, &dv, m->saved,
+  expect(longspan_backward(engine, call, &q, &k, &v, &o, &lse, &dout, &dq, &dk, &dv, NULL, m->saved,
                            m->workspace, m->workspace_bytes, &error) == LONGSPAN_OK,
          "backward");
   expect_rows(m->o, whole->o, rows, n, kHeads * kDim, "o");
@@ -237,9 +238,10 @@ static void test_refusals(longspan_device* device) {
   expect(longspan_engine_create(NULL, one, device, &engine, NULL) == LONGSPAN_OK, "engine");
   expect_refused(longspan_prepare(engine, "dtype=f32 heads=2/2 dims=4", &call, &error),
                  LONGSPAN_INVALID_ARGUMENT, &error, "dims");
-  expect_refused(longspan_prepare(engine, "dtype=f32 heads=2/2 dim=4 lengths=4 mask=none softcap=3",
-                                  &call, &error),
-                 LONGSPAN_UNSUPPORTED, &error, "softcap");
+  expect_refused(
+      longspan_prepare(engine, "dtype=f32 heads=2/2 dim=4 lengths=4 mask=none fp8=current", &call,
+                       &error),
+      LONGSPAN_UNSUPPORTED, &error, "fp8");
   expect(call == NULL, "no call from a refusal");
   expect(longspan_prepare(engine, NULL, &call, NULL) == LONGSPAN_INVALID_ARGUMENT, "error is NULL");
   longspan_callbacks callbacks = {.rank = 0, .ranks = 1};
