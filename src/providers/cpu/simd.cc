@@ -192,9 +192,9 @@ void multiply(const FactorBlock<T>& block) {
     const int64_t row = i * block.ld;
     for (int64_t at = row; at < row + block.lanes; at += step) {
       const auto value = hn::Load(d, block.values + at);
-      const auto product = hn::Mul(value, hn::Load(d, block.factors + at));
-      const auto zero = hn::Eq(value, hn::Zero(d));
-      hn::Store(hn::IfThenElse(zero, value, product), d, block.values + at);
+      const auto factor = hn::Load(d, block.factors + at);
+      const auto zero = hn::Or(hn::Eq(value, hn::Zero(d)), hn::Eq(factor, hn::Zero(d)));
+      hn::Store(hn::IfThenZeroElse(zero, hn::Mul(value, factor)), d, block.values + at);
     }
   }
 }

@@ -46,7 +46,7 @@ struct GradientBlock {
   T log2 = 1;                   // ScoreUnits::log2
 };
 
-/// A block of T to be multiplied with factors. Zeros stay zeros, whatever the factor.
+/// A block of T to be multiplied with factors. Zeros on either side give 0, whatever the other.
 template <class T>
 struct FactorBlock {
   T* values = nullptr;

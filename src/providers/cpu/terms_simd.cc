@@ -69,10 +69,10 @@ void logits(const LogitBlock<T>& block) {
       if (block.softcap != 0) {
         const auto tanh = tanh_of(d, s);
         s = hn::Mul(tanh.value, softcap);
-        if (block.chain != nullptr) hn::Store(tanh.derivative, d, block.chain + at);
+        if (block.derivative != nullptr) hn::Store(tanh.derivative, d, block.derivative + at);
       }
       if (block.slope != 0) {
-        const auto apart = hn::Abs(hn::Sub(hn::Load(d, block.lane_place + lane), place));
+        const auto apart = hn::Abs(hn::Sub(hn::LoadU(d, block.lane_place + lane), place));
         s = hn::NegMulAdd(slope, apart, s);
       }
       if (block.bias != nullptr) s = hn::Add(s, hn::Load(d, block.bias + at));

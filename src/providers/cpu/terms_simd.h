@@ -21,7 +21,7 @@ struct LogitBlock {
   const T* row_place = nullptr;  // slope times the distance of two places is taken off
   const T* lane_place = nullptr;
   const T* bias = nullptr;  // added
-  T* chain = nullptr;       // out: derivative of the softcap
+  T* derivative = nullptr;  // out: derivative of the softcap
 };
 
 /// Factors of dropout: `factor` for pairs that are kept, 0 for others. All rows and lanes are

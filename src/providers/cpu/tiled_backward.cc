@@ -123,6 +123,7 @@ class TiledBackward final : public Plan {
     simd_.load({job.call.k, row, job.nk, head}, s.k, ld_qk_);
     transpose(s.k, ld_qk_, lanes, problem_.dim_qk, ScoreUnits<T>(job.call.scale).factor, s.k_lanes,
               block_);
+    terms_.drop_infinite(s.k, job.nk * ld_qk_);
     clear(job, s);
   }
 
@@ -174,6 +175,8 @@ class TiledBackward final : public Plan {
     score_gradients(job, s, queries, keys);
     hide(job, step, s);
     terms_.finish_gradient(block, job.call.dbias, s.ds, s.terms);
+    terms_.drop_unweighted(block, s.p, s.dout, ld_v_);
+    terms_.drop_unweighted(block, s.ds, s.q, ld_qk_);
     for_chunks(queries, [&](int64_t q, int i) {
       for_chunks(keys, [&](int64_t k, int j) {
         products_.dv[i][j](s.dout + q * ld_v_, s.p + q * block_ + k, s.dv + k * ld_v_);
@@ -205,18 +208,20 @@ class TiledBackward final : public Plan {
     }
   }
 
-  /// Zeroes what unseen pairs and padding lanes left behind, be it inf or NaN.
+  /// Zeroes what unseen pairs and padding left behind, be it inf or NaN.
   void hide(const BackwardJob& job, const BackwardStep& step,
             const BackwardScratch<T, S>& s) const {
     const Band band = shifted(job.tile.tile.band, step.q0, job.k0);
     const int64_t lanes = padded(job.nk);
-    if (lanes == job.nk && full(band, step.nq, job.nk)) return;
-    for (int64_t i = 0; i < step.nq; ++i) {
-      const Range seen = visible_keys(band, i, job.nk);
-      for (T* const row : {s.p + i * block_, s.ds + i * block_}) {
-        std::fill(row, row + seen.first, T{0});
-        std::fill(row + seen.last, row + lanes, T{0});
+    const int64_t padding = padded(step.nq) - step.nq;
+    if (padding == 0 && lanes == job.nk && full(band, step.nq, job.nk)) return;
+    for (T* const block : {s.p, s.ds}) {
+      for (int64_t i = 0; i < step.nq; ++i) {
+        const Range seen = visible_keys(band, i, job.nk);
+        std::fill_n(block + i * block_, seen.first, T{0});
+        std::fill(block + i * block_ + seen.last, block + i * block_ + lanes, T{0});
       }
+      std::fill_n(block + step.nq * block_, padding * block_, T{0});
     }
   }
 

@@ -181,6 +181,7 @@ class TiledForward final : public Plan {
     terms_.make_dropout(pairs, s.terms);
     if (s.terms.dropout != nullptr) simd_.multiply({s.s, s.terms.dropout, block_, lanes, nk});
     std::fill_n(s.s + nk * block_, (keys - nk) * block_, T{0});
+    terms_.drop_unweighted(pairs, s.s, s.v, ld_v_);
     T* const target = first ? s.o : s.part;
     for_chunks(lanes, [&](int64_t q, int i) {
       for_chunks(keys, [&](int64_t k, int j) {

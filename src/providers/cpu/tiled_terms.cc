@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <numbers>
 
@@ -28,24 +29,25 @@ Line<T> line(int64_t count, Value&& value) {
 
 template <class T>
 TiledTerms<T>::TiledTerms(const TileProblem& problem, int64_t block)
-    : block_(block), forward_(problem.direction == Direction::kForward) {
-  const Features& features = problem.features;
-  const bool modified = features.modification.has_value();
-  logits_ = features.softcap || features.alibi || features.bias != Bias::kNone || modified;
-  chain_ = !forward_ && (features.softcap || modified);
-  dropout_ = features.dropout;
-  alibi_ = features.alibi;
-  bias_ = features.bias;
-}
+    : block_(block),
+      forward_(problem.direction == Direction::kForward),
+      features_(problem.features),
+      logits_(features_.softcap || features_.alibi || features_.bias != Bias::kNone ||
+              features_.modification) {}
 
 template <class T>
 TermsScratch<T> TiledTerms<T>::scratch(Pieces<T>& pieces) const {
   TermsScratch<T> s;
-  if (bias_ != Bias::kNone) s.bias = pieces.take(block_ * block_);
-  if (bias_ != Bias::kNone && forward_) s.bias_lanes = pieces.take(block_ * block_);
-  if (bias_ == Bias::k111S && !forward_) s.sums = pieces.template take_as<double>(block_);
-  if (chain_) s.chain = pieces.take(block_ * block_);
-  if (dropout_) s.dropout = pieces.take(block_ * block_);
+  const auto take = [&](T*& piece, bool wanted) {
+    if (wanted) piece = pieces.take(block_ * block_);
+  };
+  const bool biased = features_.bias != Bias::kNone;
+  take(s.bias, biased);
+  take(s.bias_lanes, biased && forward_);
+  take(s.capped, features_.softcap && !forward_);
+  take(s.modified, features_.modification && !forward_);
+  take(s.dropout, features_.dropout);
+  if (features_.bias == Bias::k111S && !forward_) s.sums = pieces.template take_as<double>(block_);
   return s;
 }
 
@@ -68,8 +70,8 @@ void TiledTerms<T>::make_logits(const PairBlock& pairs, T* scores, const TermsSc
                          .rows = forward_ ? pairs.nk : pairs.nq,
                          .scale = static_cast<T>(capped ? natural / terms.softcap : natural),
                          .softcap = static_cast<T>(terms.softcap),
-                         .chain = s.chain};
-  if (alibi_) {
+                         .derivative = s.capped};
+  if (features_.alibi) {
     const TensorView& slopes = terms.slopes;
     block.slope = static_cast<const T*>(slopes.data)[slopes.offset(0, pairs.problem_head())];
   }
@@ -80,10 +82,9 @@ void TiledTerms<T>::make_logits(const PairBlock& pairs, T* scores, const TermsSc
   const Line<T> keys = line<T>(pairs.nk, [&](int64_t j) { return pairs.pair(0, j).k - origin; });
   block.row_place = forward_ ? keys.data() : queries.data();
   block.lane_place = forward_ ? queries.data() : keys.data();
-  if (bias_ != Bias::kNone) block.bias = load_bias(pairs, s);
+  if (features_.bias != Bias::kNone) block.bias = load_bias(pairs, s);
   terms_simd_.logits(block);
-  if (chain_ && !capped) std::fill_n(s.chain, pairs.nq * block_, T{1});
-  if (terms.modification != nullptr) modify(pairs, scores, s.chain);
+  if (features_.modification) modify(pairs, scores, s.modified);
 }
 
 /// The bias of a block, laid out like the scores.
@@ -106,30 +107,35 @@ const T* TiledTerms<T>::load_bias(const PairBlock& pairs, const TermsScratch<T>&
 }
 
 template <class T>
-void TiledTerms<T>::modify(const PairBlock& pairs, T* scores, T* chain) const {
+void TiledTerms<T>::modify(const PairBlock& pairs, T* scores, T* derivatives) const {
+  constexpr T kHidden = -std::numeric_limits<T>::infinity();
   const Modification& callbacks = *pairs.terms.modification;
   const Band band = shifted(pairs.tile.tile.band, pairs.q0, pairs.k0);
+  if (derivatives != nullptr) std::fill_n(derivatives, pairs.nq * block_, T{1});
   for (int64_t i = 0; i < pairs.nq; ++i) {
     const Range seen = visible_keys(band, i, pairs.nk);
     for (int64_t j = seen.first; j < seen.last; ++j) {
       const int64_t at = forward_ ? j * block_ + i : i * block_ + j;
       const ScoreIndex pair = pairs.pair(i, j);
-      if (callbacks.visible && !callbacks.visible(pair)) {
-        scores[at] = -std::numeric_limits<T>::infinity();
-        continue;
-      }
-      if (!callbacks.score) continue;
       const double before = scores[at];
-      scores[at] = static_cast<T>(callbacks.score(before, pair));
-      if (chain != nullptr)
-        chain[at] = static_cast<T>(chain[at] * callbacks.derivative(before, pair));
+      if (callbacks.visible && !callbacks.visible(pair)) {
+        scores[at] = kHidden;
+      } else if (callbacks.score) {
+        scores[at] = static_cast<T>(callbacks.score(before, pair));
+      }
+      if (derivatives == nullptr) continue;
+      if (scores[at] == kHidden) {
+        derivatives[at] = 0;
+      } else if (callbacks.score) {
+        derivatives[at] = static_cast<T>(callbacks.derivative(before, pair));
+      }
     }
   }
 }
 
 template <class T>
 void TiledTerms<T>::make_dropout(const PairBlock& pairs, const TermsScratch<T>& s) const {
-  if (!dropout_) return;
+  if (!features_.dropout) return;
   const Dropout& dropout = pairs.terms.dropout;
   const ScoreIndex first = pairs.pair(0, 0);
   const Line<uint32_t> queries =
@@ -153,8 +159,12 @@ void TiledTerms<T>::make_dropout(const PairBlock& pairs, const TermsScratch<T>& 
 template <class T>
 void TiledTerms<T>::finish_gradient(const PairBlock& pairs, const TensorView& dbias, T* ds,
                                     const TermsScratch<T>& s) const {
-  if (bias_ != Bias::kNone) add_bias_gradient(pairs, dbias, ds, s.sums);
-  if (chain_) simd_.multiply({ds, s.chain, block_, padded(pairs.nk), pairs.nq});
+  const auto multiply = [&](const T* factors) {
+    if (factors != nullptr) simd_.multiply({ds, factors, block_, padded(pairs.nk), pairs.nq});
+  };
+  multiply(s.modified);
+  if (features_.bias != Bias::kNone) add_bias_gradient(pairs, dbias, ds, s.sums);
+  multiply(s.capped);
 }
 
 template <class T>
@@ -170,6 +180,26 @@ void TiledTerms<T>::add_bias_gradient(const PairBlock& pairs, const TensorView& 
     T* const target = static_cast<T*>(dbias.data) + bias_offset(dbias, pairs.pair(i, 0));
     for (int64_t j = 0; j < pairs.nk; ++j) target[j * step] += row[j];
   }
+}
+
+template <class T>
+void TiledTerms<T>::drop_unweighted(const PairBlock& pairs, const T* weights, T* operand,
+                                    int64_t ld) const {
+  if (!features_.modification) return;
+  const int64_t rows = forward_ ? pairs.nk : pairs.nq;
+  const int64_t lanes = forward_ ? pairs.nq : pairs.nk;
+  for (int64_t i = 0; i < rows; ++i) {
+    const T* const row = weights + i * block_;
+    const bool none = std::all_of(row, row + lanes, [](T weight) { return weight == 0; });
+    if (none) std::fill_n(operand + i * ld, ld, T{0});
+  }
+}
+
+template <class T>
+void TiledTerms<T>::drop_infinite(T* operand, int64_t count) const {
+  if (!features_.modification) return;
+  std::replace_if(
+      operand, operand + count, [](T value) { return !std::isfinite(value); }, T{0});
 }
 
 template <class T>

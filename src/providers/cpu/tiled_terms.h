@@ -33,7 +33,8 @@ template <class T>
 struct TermsScratch {
   T* bias = nullptr;        // [queries][block]
   T* bias_lanes = nullptr;  // forward: [keys][block]
-  T* chain = nullptr;       // backward: [queries][block], derivatives of the logits
+  T* capped = nullptr;      // backward: [queries][block], derivatives of the softcap
+  T* modified = nullptr;    // likewise of the modification, 0 for pairs that it hides
   T* dropout = nullptr;     // as the scores: factors of probabilities
   double* sums = nullptr;   // backward, bias=1,1,1,s: [block], gradients of a block of keys
 };
@@ -54,7 +55,7 @@ class TiledTerms {
   TermsScratch<T> scratch(Pieces<T>& pieces) const;
   SoftmaxUnits<T> units(double scale) const;
 
-  /// Scores in score units become logits, and the chain their derivatives. A pair that the
+  /// Scores in score units become logits, with their derivatives in scratch. A pair that the
   /// modification hides gets -inf. Without terms nothing happens.
   void make_logits(const PairBlock& pairs, T* scores, const TermsScratch<T>& s) const;
 
@@ -66,23 +67,27 @@ class TiledTerms {
   void finish_gradient(const PairBlock& pairs, const TensorView& dbias, T* ds,
                        const TermsScratch<T>& s) const;
 
+  /// Rows that the modification hides may hold anything, which 0 times it must not bring back. Rows
+  /// of the operand that stand for rows of `weights` without weight become 0.
+  void drop_unweighted(const PairBlock& pairs, const T* weights, T* operand, int64_t ld) const;
+  /// The same for an operand that other weights meet later: numbers that are not finite become 0.
+  /// Where they have weight, the weights are NaN and say so.
+  void drop_infinite(T* operand, int64_t count) const;
+
   /// Around the blocks of queries of a block of keys, `pairs`.
   void start_keys(const TermsScratch<T>& s) const;
   void finish_keys(const PairBlock& pairs, const TensorView& dbias, const TermsScratch<T>& s) const;
 
  private:
   const T* load_bias(const PairBlock& pairs, const TermsScratch<T>& s) const;
-  void modify(const PairBlock& pairs, T* scores, T* chain) const;
+  void modify(const PairBlock& pairs, T* scores, T* derivatives) const;
   void add_bias_gradient(const PairBlock& pairs, const TensorView& dbias, const T* ds,
                          double* sums) const;
 
   int64_t block_;
   bool forward_;
+  Features features_;
   bool logits_;  // scores are turned into logits
-  bool chain_;
-  bool dropout_;
-  bool alibi_;
-  Bias bias_;
   const Simd<T>& simd_ = simd<T>();
   const TermsSimd<T>& terms_simd_ = terms_simd<T>();
 };
