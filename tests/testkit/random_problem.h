@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <iterator>
 #include <random>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,22 +21,31 @@ namespace longspan::testkit {
 class Random {
  public:
   explicit Random(uint64_t seed) : engine_(seed) {}
+  /// Draws from `choices`, two bytes each, and once they are used up from an engine: a fuzzer finds
+  /// out what the bytes decide.
+  explicit Random(std::span<const uint8_t> choices) : engine_(choices.size()), choices_(choices) {}
 
   /// Uniform in [low, high]. Not std::uniform_int_distribution, whose draws differ by library.
   int64_t between(int64_t low, int64_t high) {
-    return low + static_cast<int64_t>(engine_() % static_cast<uint64_t>(high - low + 1));
+    return low + static_cast<int64_t>(bits() % static_cast<uint64_t>(high - low + 1));
   }
   bool chance(double probability) {
-    return static_cast<double>(engine_() >> 11) * 0x1p-53 < probability;
+    return static_cast<double>(bits() >> 11) * 0x1p-53 < probability;
   }
   template <class Choices>
   auto one_of(const Choices& choices) {
     return choices[static_cast<size_t>(between(0, std::ssize(choices) - 1))];
   }
-  uint64_t bits() { return engine_(); }
+  uint64_t bits() {
+    if (choices_.size() < 2) return engine_();
+    const uint64_t choice = choices_[0] | uint64_t{choices_[1]} << 8;
+    choices_ = choices_.subspan(2);
+    return choice * 0x0001000100010001u;  // in the low bits and in the high ones
+  }
 
  private:
   std::mt19937_64 engine_;
+  std::span<const uint8_t> choices_;
 };
 
 struct ProblemLimits {
