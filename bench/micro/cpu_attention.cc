@@ -9,34 +9,25 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
 #include <cstdlib>
-#include <functional>
-#include <memory>
-#include <new>
-#include <random>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "attention.h"
 #include "longspan/provider.h"
 
 namespace {
 
 using longspan::Direction;
+using longspan::bench::Attention;
+using longspan::bench::median;
+using longspan::bench::normal;
+using longspan::bench::seconds;
 
 constexpr int64_t kRows = 4096;
 constexpr int64_t kHeads = 8;
 constexpr int64_t kDim = 128;
-
-std::vector<float> normal(int64_t count, uint64_t seed) {
-  std::mt19937_64 random(seed);
-  std::normal_distribution<float> draw(0, 1);
-  std::vector<float> values(static_cast<size_t>(count));
-  for (float& value : values) value = draw(random);
-  return values;
-}
 
 /// OpenBLAS with threads of its own, loaded at run time.
 class Sgemm {
@@ -81,99 +72,6 @@ class Sgemm {
   Call call_ = nullptr;
 };
 
-/// One causal sequence, heads_q == heads_kv, memory [row][head][dim].
-class Attention {
- public:
-  explicit Attention(const longspan::Device& device) {
-    const longspan::Provider& provider = *longspan::providers()[0];
-    problem_ = {.heads_q = kHeads,
-                .heads_kv = kHeads,
-                .dim_qk = kDim,
-                .dim_v = kDim,
-                .capacity_q = kRows,
-                .capacity_k = kRows,
-                .not_offered = {}};
-    forward_ = provider.prepare(problem_, device).value();
-    problem_.direction = Direction::kBackward;
-    backward_ = provider.prepare(problem_, device).value();
-    const size_t bytes = std::max(forward_->workspace_bytes(), backward_->workspace_bytes());
-    scratch_.resize(bytes + longspan::kWorkspaceAlignment);
-    void* aligned = scratch_.data();
-    size_t space = scratch_.size();
-    workspace_ = {std::align(longspan::kWorkspaceAlignment, bytes, aligned, space), bytes};
-    tile_.tile = {
-        .sequence = 0, .q = {0, kRows, 1}, .k = {0, kRows, 1}, .band = {-longspan::kUnbounded, 0}};
-  }
-
-  static double flops(Direction direction) {
-    const double pairs = static_cast<double>(kHeads) * kRows * (kRows + 1) / 2;
-    return pairs * (direction == Direction::kForward ? 2.0 * 2 * kDim : 2.0 * 5 * kDim);
-  }
-
-  bool run(Direction direction) {
-    if (direction == Direction::kForward) {
-      std::fill(lse_.begin(), lse_.end(), -INFINITY);
-      return forward_
-          ->forward({.q = view(q_),
-                     .k = view(k_),
-                     .v = view(v_),
-                     .o = view(o_),
-                     .lse = statistics(lse_),
-                     .tiles = {&tile_, 1},
-                     .scale = scale()},
-                    workspace_)
-          .ok();
-    }
-    return backward_
-        ->backward({.q = view(q_),
-                    .k = view(k_),
-                    .v = view(v_),
-                    .dout = view(dout_),
-                    .lse = statistics(lse_),
-                    .delta = statistics(delta_),
-                    .dq = view(dq_),
-                    .dk = view(dk_),
-                    .dv = view(dv_),
-                    .tiles = {&tile_, 1},
-                    .scale = scale()},
-                   workspace_)
-        .ok();
-  }
-
- private:
-  static constexpr int64_t kCount = kRows * kHeads * kDim;
-  static double scale() { return 1 / std::sqrt(static_cast<double>(kDim)); }
-  static longspan::TensorView view(std::vector<float>& data) {
-    return longspan::packed_view(data.data(), longspan::DType::kF32, kRows, kHeads, kDim);
-  }
-  static longspan::TensorView statistics(std::vector<float>& data) {
-    return longspan::packed_view(data.data(), longspan::DType::kF32, kRows, kHeads, 1);
-  }
-
-  longspan::TileProblem problem_;
-  std::shared_ptr<const longspan::Plan> forward_, backward_;
-  std::vector<std::byte> scratch_;
-  longspan::Workspace workspace_;
-  longspan::PlacedTile tile_;
-  std::vector<float> q_ = normal(kCount, 3), k_ = normal(kCount, 4), v_ = normal(kCount, 5);
-  std::vector<float> dout_ = normal(kCount, 6), o_ = std::vector<float>(kCount);
-  std::vector<float> dq_ = o_, dk_ = o_, dv_ = o_;
-  std::vector<float> lse_ = std::vector<float>(kRows * kHeads);
-  std::vector<float> delta_ = lse_;
-};
-
-double seconds(const std::function<void()>& body) {
-  const auto start = std::chrono::steady_clock::now();
-  body();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 /// Rates in GFLOP/s of every round.
 struct Rates {
   std::vector<double> sgemm, forward, backward;
@@ -212,8 +110,8 @@ void paired(benchmark::State& state, Sgemm& sgemm, Attention& attention, Rates& 
     const double forward = seconds([&] { ok &= attention.run(Direction::kForward); });
     const double backward = seconds([&] { ok &= attention.run(Direction::kBackward); });
     rates.sgemm.push_back(Sgemm::flops() / gemm / 1e9);
-    rates.forward.push_back(Attention::flops(Direction::kForward) / forward / 1e9);
-    rates.backward.push_back(Attention::flops(Direction::kBackward) / backward / 1e9);
+    rates.forward.push_back(attention.flops(Direction::kForward) / forward / 1e9);
+    rates.backward.push_back(attention.flops(Direction::kBackward) / backward / 1e9);
   }
   if (!ok) state.SkipWithError("a call failed");
   state.counters["sgemm_gflops"] = median(rates.sgemm);
@@ -244,7 +142,7 @@ int main(int argc, char** argv) {
   }
   const longspan::Device device = longspan::cpu_device();
   sgemm.set_threads(device.threads);
-  Attention attention(device);
+  Attention attention(device, {.rows = kRows, .heads = kHeads, .dim = kDim});
   Rates rates;
   benchmark::RegisterBenchmark(
       "paired", [&](benchmark::State& state) { paired(state, sgemm, attention, rates); })
