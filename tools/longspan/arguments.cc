@@ -48,6 +48,20 @@ Status check_strategy(const char* flag, const std::string& value) {
   return usage(fmt::format("{} {}: {}", flag, value, strategy.error().message));
 }
 
+/// simulate costs every strategy; all it needs to know is whether there is a backward.
+Status check_backward(const Raw& raw) {
+  const std::string& name = raw.arguments.backward.strategy;
+  if (name == kNoStrategy) {
+    if (raw.arguments.command != "schedule" || raw.direction == "forward") return {};
+    return usage("--backward none --direction backward: forward alone has no such steps; drop one");
+  }
+  if (raw.arguments.command != "simulate" || name == "auto") {
+    return check_strategy("--backward", name);
+  }
+  return usage(
+      fmt::format("--backward {}: simulate costs every strategy; auto or none is needed", name));
+}
+
 Status check_range(const char* flag, int64_t value, int64_t least, int64_t most) {
   if (least <= value && value <= most) return {};
   return usage(
@@ -94,11 +108,10 @@ Result<Arguments> checked(Raw raw) {
   LONGSPAN_TRY(arguments.seed, parse_seed(raw.seed));
   LONGSPAN_CHECK_OK(check_word("--communicator", arguments.communicator, {"threads", "mpi"}));
   LONGSPAN_CHECK_OK(check_word("--check", arguments.check, {"fp64", "none"}));
+  LONGSPAN_CHECK_OK(check_word("--format", arguments.format, {"markdown", "json"}));
   LONGSPAN_CHECK_OK(check_word("--direction", raw.direction, {"forward", "backward"}));
   LONGSPAN_CHECK_OK(check_strategy("--forward", arguments.forward.strategy));
-  if (arguments.backward.strategy != kNoStrategy) {
-    LONGSPAN_CHECK_OK(check_strategy("--backward", arguments.backward.strategy));
-  }
+  LONGSPAN_CHECK_OK(check_backward(raw));
   if (arguments.partition != "auto") {
     const auto partition = parse_partition(arguments.partition);
     if (!partition.ok()) {
@@ -172,10 +185,10 @@ Result<Parsed> parse_arguments(const std::vector<std::string>& words) {
   app.footer(overview_text);
   add_commands(app, raw);
   if (!words.empty() && !words.front().starts_with("-") && !has_command(app, words.front())) {
-    return usage(
-        fmt::format("unknown command '{}'; one of run, explain, schedule, simulate, list is "
-                    "needed, see 'longspan --help'",
-                    words.front()));
+    return usage(fmt::format(
+        "unknown command '{}'; one of run, explain, schedule, simulate, list, support is "
+        "needed, see 'longspan --help'",
+        words.front()));
   }
   std::vector<std::string> reversed(words.rbegin(), words.rend());
   try {

@@ -13,7 +13,7 @@ namespace longspan::tool {
 
 /// Flags after parsing; those of other commands keep their defaults.
 struct Arguments {
-  std::string command;  // run, explain, schedule, simulate, list
+  std::string command;  // run, explain, schedule, simulate, list, support
   std::string problem;
   std::string input;
   std::string output;
@@ -22,6 +22,7 @@ struct Arguments {
   std::string rates;
   std::string communicator = "threads";
   std::string check = "fp64";
+  std::string format = "markdown";
   std::optional<int> ranks;
   std::optional<int> nodes;
   DirectionOptions forward;

@@ -28,5 +28,6 @@ Outcome explain_command(const Arguments& arguments);
 Outcome schedule_command(const Arguments& arguments);
 Outcome simulate_command(const Arguments& arguments);
 Outcome list_command(const Arguments& arguments);
+Outcome support_command(const Arguments& arguments);
 
 }  // namespace longspan::tool

@@ -148,14 +148,39 @@ std::string declines_text(const Explanation& explanation) {
   return all_declines(explanation).empty() ? "no declines\n" : text;
 }
 
+double all_pairs(const Problem& problem) {
+  double pairs = 0;
+  for (const Sequence& sequence : problem.lengths.sequences) {
+    pairs += static_cast<double>(sequence.q_length) * static_cast<double>(sequence.k_length);
+  }
+  return pairs;
+}
+
+std::string problem_text(const Problem& problem) {
+  const std::vector<std::string> features = feature_texts(problem);
+  const int64_t visible = problem.visible_pairs();
+  const double share = static_cast<double>(visible) / std::max(1.0, all_pairs(problem));
+  return fmt::format(
+      "problem        {}\n  features     {}\n  visible      {} pairs a head, {:.1f}% of all\n",
+      problem.text(), features.empty() ? "none" : fmt::format("{}", fmt::join(features, " ")),
+      grouped(visible), 100 * share);
+}
+
 std::string head_text(const Asked& asked) {
-  std::string text = fmt::format("problem        {}\n", asked.source.problem.text());
+  std::string text = problem_text(asked.source.problem);
   text += fmt::format("  ranks        {} on {} node{}\n", asked.topology.ranks(),
                       asked.topology.nodes(), asked.topology.nodes() == 1 ? "" : "s");
   text += fmt::format("  partition    {} ({})\n", name(asked.explanation.partition),
                       asked.explanation.partition_reason);
   text += direction_text("forward", asked.explanation.forward);
-  return text + direction_text("backward", asked.explanation.backward);
+  return text + backward_text(asked.explanation);
+}
+
+void add_choices(const Explanation& explanation, const Problem& problem, Json& json) {
+  json["features"] = feature_texts(problem);
+  json["visible_pairs"] = problem.visible_pairs();
+  json["forward"] = direction_json(explanation.forward, explanation);
+  json["backward"] = backward_json(explanation);
 }
 
 Outcome declined(const Asked& asked) {
@@ -163,28 +188,32 @@ Outcome declined(const Asked& asked) {
   Outcome outcome =
       failed({ErrorCode::kUnsupported, explanation.text(), "explain"}, asked.source.problem.text(),
              asked.topology.ranks(), all_declines(explanation));
-  outcome.json["forward"] = direction_json(explanation.forward, explanation);
-  outcome.json["backward"] = direction_json(explanation.backward, explanation);
+  add_choices(explanation, asked.source.problem, outcome.json);
   outcome.text = head_text(asked) + declines_text(explanation);
   return outcome;
 }
 
+std::string estimates_text(const Calls& calls, const Asked& asked) {
+  std::string text = "estimated\n";
+  text += plan_text("forward", direction_plan(calls, asked, Direction::kForward));
+  if (asked.explanation.forward_only) return text;
+  return text + plan_text("backward", direction_plan(calls, asked, Direction::kBackward)) +
+         saved_text(*calls.front());
+}
+
 Outcome explained(const Asked& asked, const Calls& calls) {
-  const DirectionPlan forward = direction_plan(calls, asked, Direction::kForward);
-  const DirectionPlan backward = direction_plan(calls, asked, Direction::kBackward);
   const Explanation& explanation = calls.front()->explanation();
   Outcome outcome;
   outcome.json = report_head("pass", asked.source.problem.text(), asked.topology.ranks(),
                              "would run as stated");
-  outcome.json["forward"] = direction_json(explanation.forward, explanation);
-  outcome.json["forward"].update(plan_json(forward));
-  outcome.json["backward"] = direction_json(explanation.backward, explanation);
-  outcome.json["backward"].update(plan_json(backward));
+  add_choices(explanation, asked.source.problem, outcome.json);
+  outcome.json["forward"].update(plan_json(direction_plan(calls, asked, Direction::kForward)));
+  if (!explanation.forward_only) {
+    outcome.json["backward"].update(plan_json(direction_plan(calls, asked, Direction::kBackward)));
+  }
   outcome.json["saved"] = saved_json(*calls.front());
   outcome.json["declines"] = declines_json(all_declines(explanation));
-  outcome.text = head_text(asked) + "estimated\n" + plan_text("forward", forward) +
-                 plan_text("backward", backward) + saved_text(*calls.front()) +
-                 declines_text(explanation);
+  outcome.text = head_text(asked) + estimates_text(calls, asked) + declines_text(explanation);
   return outcome;
 }
 

@@ -7,21 +7,24 @@
 #include <array>
 
 #include "file_lengths.h"
+#include "file_sides.h"
 
 namespace longspan::tool {
 namespace {
 
-constexpr std::array<std::string_view, 8> kInputs = {"q",
-                                                     "k",
-                                                     "v",
-                                                     "dout",
-                                                     "cu_seqlens_q",
-                                                     "cu_seqlens_k",
-                                                     "cu_seqlens_q_padded",
-                                                     "cu_seqlens_k_padded"};
+constexpr std::array<std::string_view, 11> kInputs = {"q",
+                                                      "k",
+                                                      "v",
+                                                      "dout",
+                                                      "sink",
+                                                      "bias",
+                                                      "alibi_slopes",
+                                                      "cu_seqlens_q",
+                                                      "cu_seqlens_k",
+                                                      "cu_seqlens_q_padded",
+                                                      "cu_seqlens_k_padded"};
 constexpr std::array<std::string_view, 9> kResults = {
-    "o", "lse", "dq", "dk", "dv", "dsink", "max_logit", "dbias", "dropout_keep"};
-constexpr std::array<std::string_view, 3> kNotOffered = {"sink", "bias", "alibi_slopes"};
+    "o", "lse", "max_logit", "dq", "dk", "dv", "dsink", "dbias", "dropout_keep"};
 
 template <size_t N>
 bool contains(const std::array<std::string_view, N>& names, std::string_view name) {
@@ -35,13 +38,6 @@ Error fault(const SafetensorsFile& file, const std::string& message) {
 Status check_names(const SafetensorsFile& file) {
   for (const auto& [name, entry] : file.header().tensors) {
     if (contains(kInputs, name) || contains(kResults, name)) continue;
-    if (contains(kNotOffered, name)) {
-      return Error{
-          ErrorCode::kUnsupported,
-          fmt::format("'{}': tensor '{}' is an input that no provider takes yet; remove it",
-                      file.path(), name),
-          "input"};
-    }
     return fault(file,
                  fmt::format("unknown tensor {}; inputs are {}; results {} may stand in the file "
                              "and are not used",
@@ -153,6 +149,8 @@ Status determine(const SafetensorsFile& file, ProblemFields& fields, const char*
 
 }  // namespace
 
+std::span<const std::string_view> result_names() { return kResults; }
+
 Result<DType> tensor_dtype(const SafetensorsFile& file, const std::string& name) {
   const FileType type = file.find(name)->type;
   switch (type) {
@@ -202,7 +200,7 @@ Result<Problem> problem_of_file(const SafetensorsFile& file, const ProblemFields
   LONGSPAN_TRY(fields, with_lengths(file, key, given, std::move(fields)));
   auto problem = make_problem(fields);
   if (!problem.ok()) return fault(file, problem.error().message);
-  return problem;
+  return with_sides(file, given, *std::move(problem));
 }
 
 }  // namespace longspan::tool

@@ -14,7 +14,8 @@ void add_problem(CLI::App& command, Raw& raw) {
   command.add_option("--problem", raw.arguments.problem,
                      "what to compute, as \"key=value ...\" (table of keys below)");
   command.add_option("--input", raw.arguments.input,
-                     "safetensors file with q, k, v and maybe dout and cu_seqlens_*");
+                     "safetensors file with q, k, v and maybe dout, cu_seqlens_*, sink, bias, "
+                     "alibi_slopes");
   command.add_option(
       "--json", raw.arguments.json,
       "write the report as JSON to FILE; -: standard output, which then holds nothing "
@@ -37,7 +38,9 @@ void add_strategies(CLI::App& command, Raw& raw) {
   command.add_option("--forward", raw.arguments.forward.strategy,
                      fmt::format("strategy of forward: {} (default auto)", names));
   command.add_option("--backward", raw.arguments.backward.strategy,
-                     fmt::format("strategy of backward: {}, head_parallel (default auto)", names));
+                     fmt::format("strategy of backward: {}, head_parallel, or none: forward alone "
+                                 "(default auto)",
+                                 names));
   command.add_option("--rates", raw.arguments.rates,
                      "JSON file with what a machine does per second (default: H200, see simulate)");
 }
@@ -94,7 +97,7 @@ constexpr std::pair<const char*, const char*> kValueNames[] = {
     {"--repeat", "N"},         {"--communicator", "NAME"},
     {"--check", "NAME"},       {"--fail-rank", "RANK"},
     {"--direction", "NAME"},   {"--rank", "RANK"},
-    {"--plot", "FILE"},
+    {"--plot", "FILE"},        {"--format", "NAME"},
 };
 
 void name_values(CLI::App& app) {
@@ -130,6 +133,8 @@ void add_commands(CLI::App& app, Raw& raw) {
       app.add_subcommand("simulate", "Cost all strategies, for up to thousands of ranks");
   add_problem(*simulate, raw);
   add_ranks(*simulate, raw);
+  simulate->add_option("--backward", raw.arguments.backward.strategy,
+                       "none: forward alone (default auto: both directions)");
   simulate->add_option("--rates", raw.arguments.rates,
                        "JSON file with what a machine does per second (default: H200)");
   simulate->footer(simulate_examples);
@@ -137,6 +142,9 @@ void add_commands(CLI::App& app, Raw& raw) {
       app.add_subcommand("list", "List providers, strategies, communicators and problem keys");
   list->add_option("--json", raw.arguments.json,
                    "write the list as JSON to FILE, or - for standard output");
+  CLI::App* support =
+      app.add_subcommand("support", "Print which strategy and provider offers what");
+  support->add_option("--format", raw.arguments.format, "markdown or json (default markdown)");
   name_values(app);
 }
 

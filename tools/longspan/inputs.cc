@@ -123,15 +123,31 @@ Result<Tensor> bias_input(const Source& source) {
   return bias;
 }
 
-std::vector<std::string> notes_on(const Source& source) {
-  if (!source.file) return {fmt::format("q, k, v and dout are drawn from seed {}", source.seed)};
-  std::vector<std::string> notes;
-  if (source.file->find("dout") == nullptr) {
-    notes.push_back(fmt::format("the file has no dout; it is drawn from seed {}", source.seed));
+/// Inputs that the problem has, but the file (if any) has not.
+std::vector<std::string> missing(const Source& source) {
+  const Problem& problem = source.problem;
+  std::vector<std::string> names = {"q", "k", "v", "dout"};
+  for (const char* name : {"sink", "alibi_slopes", "bias"}) {
+    if (has_side_tensor(problem, name)) names.emplace_back(name);
   }
+  std::erase_if(names, [&](const std::string& name) {
+    return source.file && source.file->find(name) != nullptr;
+  });
+  return names;
+}
+
+std::vector<std::string> notes_on(const Source& source) {
+  std::vector<std::string> drawn = missing(source);
+  std::vector<std::string> notes;
+  if (std::erase(drawn, "alibi_slopes") > 0)
+    notes.emplace_back("alibi_slopes are the default ones");
+  if (!drawn.empty()) {
+    notes.insert(notes.begin(), fmt::format("{} {} drawn from seed {}", fmt::join(drawn, ", "),
+                                            drawn.size() == 1 ? "is" : "are", source.seed));
+  }
+  if (!source.file) return notes;
   std::vector<std::string> unused;
-  for (const char* name :
-       {"o", "lse", "dq", "dk", "dv", "dsink", "dbias", "max_logit", "dropout_keep"}) {
+  for (const std::string_view name : result_names()) {
     if (source.file->find(name) != nullptr) unused.emplace_back(name);
   }
   if (!unused.empty()) {

@@ -27,6 +27,7 @@ Outcome dispatch(const Arguments& arguments, Session& session) {
   if (arguments.command == "explain") return explain_command(arguments);
   if (arguments.command == "schedule") return schedule_command(arguments);
   if (arguments.command == "simulate") return simulate_command(arguments);
+  if (arguments.command == "support") return support_command(arguments);
   return list_command(arguments);
 }
 

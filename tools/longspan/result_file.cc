@@ -5,8 +5,11 @@
 #include <limits>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "dropout_keep.h"
 #include "longspan/version.h"
 #include "safetensors.h"
 
@@ -23,11 +26,39 @@ FileType file_type(DType dtype) {
   return FileType::kF32;
 }
 
-NamedTensor named(const Problem& problem, const char* name, const Tensor& tensor) {
-  return {.name = name,
+NamedTensor of_rows(const Problem& problem, std::string_view name, const Tensor& tensor) {
+  return {.name = std::string(name),
           .type = file_type(tensor.view.dtype),
-          .shape = file_shape(problem, tensor_spec(problem, name), std::string(name) == "lse"),
+          .shape = file_shape(problem, tensor_spec(problem, name), name == "lse"),
           .bytes = {tensor.memory.data(), tensor.memory.size()}};
+}
+
+NamedTensor of_side(const Problem& problem, std::string_view name, const Tensor& tensor) {
+  return {.name = std::string(name),
+          .type = file_type(tensor.view.dtype),
+          .shape = side_file_shape(problem, name),
+          .bytes = {tensor.memory.data(), tensor.memory.size()}};
+}
+
+/// Forward alone uses no dout.
+std::vector<NamedTensor> inputs_and_results(const Inputs& inputs, const GroupResults& results) {
+  const Problem& problem = inputs.problem;
+  std::vector<NamedTensor> tensors = {of_rows(problem, "q", inputs.q),
+                                      of_rows(problem, "k", inputs.k),
+                                      of_rows(problem, "v", inputs.v)};
+  if (!results.call->explanation().forward_only) {
+    tensors.push_back(of_rows(problem, "dout", inputs.dout));
+  }
+  for (const auto& [name, tensor] : {std::pair{"sink", &inputs.sink},
+                                     {"alibi_slopes", &inputs.slopes},
+                                     {"bias", &inputs.bias}}) {
+    if (tensor->view.data != nullptr) tensors.push_back(of_side(problem, name, *tensor));
+  }
+  for (const auto& [name, tensor] : present(results)) {
+    tensors.push_back(has_rows(name) ? of_rows(problem, name, *tensor)
+                                     : of_side(problem, name, *tensor));
+  }
+  return tensors;
 }
 
 std::vector<int64_t> cumulative(const Problem& problem, int64_t Sequence::*size) {
@@ -72,14 +103,21 @@ std::vector<Cumulative> all_cumulative(const Problem& problem) {
 
 }  // namespace
 
+bool writes_dropout_keep(const Problem& problem) {
+  return problem.dropout != 0 && keep_bytes(problem) <= kMostKeepBytes;
+}
+
 Status write_results(OutputFile& file, const Inputs& inputs, const GroupResults& results) {
   const Problem& problem = inputs.problem;
-  std::vector<NamedTensor> tensors = {
-      named(problem, "q", inputs.q),    named(problem, "k", inputs.k),
-      named(problem, "v", inputs.v),    named(problem, "dout", inputs.dout),
-      named(problem, "o", results.o),   named(problem, "lse", results.lse),
-      named(problem, "dq", results.dq), named(problem, "dk", results.dk),
-      named(problem, "dv", results.dv)};
+  std::vector<NamedTensor> tensors = inputs_and_results(inputs, results);
+  std::vector<std::byte> keep;
+  if (writes_dropout_keep(problem)) {
+    keep = dropout_keep(problem);
+    tensors.push_back({.name = "dropout_keep",
+                       .type = FileType::kU8,
+                       .shape = {static_cast<int64_t>(keep.size())},
+                       .bytes = keep});
+  }
   const std::vector<Cumulative> sums = all_cumulative(problem);
   for (const Cumulative& sum : sums) tensors.push_back(sum.tensor());
   LONGSPAN_CHECK_OK(write_safetensors(file, tensors,

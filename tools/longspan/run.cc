@@ -193,6 +193,9 @@ Result<Outcome> verify_and_report(const Arguments& arguments, Prepared& prepared
   if (prepared.output) {
     LONGSPAN_CHECK_OK(write_results(*prepared.output, prepared.inputs, results));
     report.notes.push_back(fmt::format("inputs and results are in '{}'", arguments.output));
+    if (prepared.inputs.problem.dropout != 0 && !writes_dropout_keep(prepared.inputs.problem)) {
+      report.notes.emplace_back("dropout_keep would take more than 64 MiB and is not written");
+    }
   }
   report.seconds.total = seconds_since(begin);
   return report_run(report);

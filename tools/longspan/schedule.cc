@@ -29,12 +29,11 @@ Result<Planned> plan(const Arguments& arguments) {
   LONGSPAN_TRY(const Topology topology, make_topology(arguments));
   LONGSPAN_TRY(const Options options, make_options(arguments));
   LONGSPAN_TRY(const Source source, resolve_source(arguments.problem, arguments.input, {}));
-  LONGSPAN_CHECK_OK(check_keys(source.problem));
+  LONGSPAN_CHECK_OK(check_keys(source.problem, options.backward.strategy == kNoStrategy));
   LONGSPAN_TRY(const Explanation explanation,
                explain(source.problem, topology, cpu_device(1), options));
-  if (!explanation.forward.strategy || !explanation.backward.strategy) {
-    return no_strategy(explanation);
-  }
+  const bool backward = explanation.forward_only || explanation.backward.strategy != nullptr;
+  if (explanation.forward.strategy == nullptr || !backward) return no_strategy(explanation);
   LONGSPAN_TRY(Partition partition,
                Partition::make(source.problem, explanation.partition, topology.ranks()));
   const StrategyNames names = chosen_names(explanation);

@@ -7,7 +7,10 @@
 #include <atomic>
 #include <numeric>
 #include <optional>
+#include <sstream>
+#include <string_view>
 #include <thread>
+#include <utility>
 
 namespace longspan::tool {
 
@@ -17,12 +20,34 @@ Result<PartitionChoice> chosen_partition(const Arguments& arguments, const Probl
   return PartitionChoice{kind, "as asked"};
 }
 
-Status check_keys(const Problem& problem) {
-  if (problem.fp8 == Fp8::kNone) return {};
-  return Error{
-      ErrorCode::kUnsupported,
-      fmt::format("fp8={}: no provider computes in 8 bits yet; remove the key", name(problem.fp8)),
-      "problem"};
+Status check_keys(const Problem& problem, bool forward_only) {
+  const auto decline = [](std::string message) {
+    return Error{ErrorCode::kUnsupported, std::move(message), "problem"};
+  };
+  if (problem.fp8 != Fp8::kNone) {
+    return decline(fmt::format("fp8={}: no provider computes in 8 bits yet; remove the key",
+                               name(problem.fp8)));
+  }
+  if (problem.page == 0 || forward_only) return {};
+  return decline(
+      fmt::format("page={}: keys and values in pages are forward only; remove the key or "
+                  "give --backward none",
+                  problem.page));
+}
+
+std::vector<std::string> feature_texts(const Problem& problem) {
+  constexpr std::array<std::string_view, 14> kFeatures = {
+      "window",  "prefix",       "chunk", "softcap", "alibi",         "bias",      "sink",
+      "dropout", "dropout_seed", "page",  "fp8",     "deterministic", "invariant", "max_logit"};
+  std::vector<std::string> texts;
+  std::istringstream words(problem.text());
+  for (std::string word; words >> word;) {
+    const std::string_view key = std::string_view(word).substr(0, word.find('='));
+    if (std::find(kFeatures.begin(), kFeatures.end(), key) == kFeatures.end()) continue;
+    constexpr size_t kLongest = 60;  // a prefix per sequence
+    texts.push_back(word.size() <= kLongest ? word : word.substr(0, kLongest) + "...");
+  }
+  return texts;
 }
 
 Result<std::vector<Schedule>> build_schedules(const Setting& setting, const Strategy& strategy,

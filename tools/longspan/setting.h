@@ -13,8 +13,13 @@ namespace longspan::tool {
 /// The partition that the arguments name, or the automatic one.
 Result<PartitionChoice> chosen_partition(const Arguments& arguments, const Problem& problem);
 
-/// Declines an 8-bit recipe: bytes and costs would be those of another problem.
-Status check_keys(const Problem& problem);
+/// Declines what no provider computes, whatever the strategy: steps and costs would be those of
+/// another problem.
+Status check_keys(const Problem& problem, bool forward_only);
+
+/// "softcap=50", ...: the keys that ask for more than shapes, a mask and a scale, where they are
+/// not at their default.
+std::vector<std::string> feature_texts(const Problem& problem);
 
 /// Schedules of the given ranks for one direction, built on all cores.
 Result<std::vector<Schedule>> build_schedules(const Setting& setting, const Strategy& strategy,

@@ -22,6 +22,7 @@ struct Simulation {
   std::string partition_reason;
   Topology topology;
   Rates rates;
+  bool forward_only = false;
 };
 
 /// One line of the table.
@@ -40,11 +41,16 @@ Result<Simulation> prepare(const Arguments& arguments) {
   LONGSPAN_TRY(Topology topology, make_topology(arguments));
   LONGSPAN_TRY(const Rates rates, make_rates(arguments));
   LONGSPAN_TRY(Source source, resolve_source(arguments.problem, arguments.input, {}));
-  LONGSPAN_CHECK_OK(check_keys(source.problem));
+  const bool forward_only = arguments.backward.strategy == kNoStrategy;
+  LONGSPAN_CHECK_OK(check_keys(source.problem, forward_only));
   LONGSPAN_TRY(PartitionChoice choice, chosen_partition(arguments, source.problem));
   LONGSPAN_TRY(Partition partition, Partition::make(source.problem, choice.kind, topology.ranks()));
-  return Simulation{std::move(source.problem), std::move(partition), std::move(choice.reason),
-                    std::move(topology), rates};
+  return Simulation{std::move(source.problem),
+                    std::move(partition),
+                    std::move(choice.reason),
+                    std::move(topology),
+                    rates,
+                    forward_only};
 }
 
 Setting setting_of(const Simulation& simulation, std::string_view forward,
@@ -59,6 +65,7 @@ Setting setting_of(const Simulation& simulation, std::string_view forward,
 /// The strategy for both directions; where it does not offer the other one, the first that does.
 Setting pair_with_partner(const Simulation& simulation, const Strategy& strategy,
                           Direction direction) {
+  if (simulation.forward_only) return setting_of(simulation, strategy.name, kNoStrategy);
   const bool ahead = direction == Direction::kForward;
   const Direction other = ahead ? Direction::kBackward : Direction::kForward;
   const auto paired = [&](const Strategy& partner) {
@@ -119,6 +126,7 @@ struct Table {
 Result<Table> simulate_all(const Simulation& simulation) {
   Table table;
   for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
+    if (simulation.forward_only && direction == Direction::kBackward) break;
     const size_t first = table.rows.size();
     for (const Strategy* strategy : strategies()) {
       const Setting setting = pair_with_partner(simulation, *strategy, direction);
@@ -198,10 +206,12 @@ bool has_direction(const Table& table, Direction direction) {
 
 Outcome report(const Simulation& simulation, const Table& table) {
   Outcome outcome;
-  if (!has_direction(table, Direction::kForward) || !has_direction(table, Direction::kBackward)) {
-    outcome = failed(
-        {ErrorCode::kUnsupported, "no strategy offers both directions of this problem", "simulate"},
-        simulation.problem.text(), simulation.topology.ranks(), table.declines);
+  const bool backward = simulation.forward_only || has_direction(table, Direction::kBackward);
+  if (!has_direction(table, Direction::kForward) || !backward) {
+    const char* directions = simulation.forward_only ? "forward" : "both directions";
+    outcome = failed({ErrorCode::kUnsupported,
+                      fmt::format("no strategy offers {} of this problem", directions), "simulate"},
+                     simulation.problem.text(), simulation.topology.ranks(), table.declines);
   } else {
     outcome.json = table_json(simulation, table);
     if (replace_non_finite(outcome.json)) {
