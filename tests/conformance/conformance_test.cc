@@ -12,6 +12,7 @@ TEST_P(Conformance, EndsAsStated) { expect_conforms(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(Strategies, Conformance, testing::ValuesIn(strategy_cases()));
 INSTANTIATE_TEST_SUITE_P(Features, Conformance, testing::ValuesIn(feature_cases()));
+INSTANTIATE_TEST_SUITE_P(Options, Conformance, testing::ValuesIn(option_cases()));
 INSTANTIATE_TEST_SUITE_P(Random, Conformance, testing::ValuesIn(random_cases()));
 INSTANTIATE_TEST_SUITE_P(Declined, Conformance, testing::ValuesIn(declined_cases()));
 

@@ -31,7 +31,7 @@ class World : public testing::Environment {
 /// All problems of the table; ranks and nodes are those of the job.
 std::vector<Case> cases() {
   std::vector<Case> all = strategy_cases();
-  for (const auto& more : {feature_cases(), random_cases()}) {
+  for (const auto& more : {feature_cases(), option_cases(), random_cases()}) {
     all.insert(all.end(), more.begin(), more.end());
   }
   for (Case& c : all) c.declined.reset();

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <utility>
+
+#include "testkit/options.h"
 #include "testkit/pairs.h"
 #include "testkit/random_problem.h"
 
@@ -26,6 +29,26 @@ Case with_nodes(Case c) {
   if (c.ranks % c.nodes != 0) c.declined = DeclineCode::kTopology;
   return c;
 }
+
+/// What options stand beside: both alignments and no mask at all.
+constexpr const char* kMasks[] = {
+    "heads=4/2 dim=16 lengths=37,20 mask=causal",
+    "heads=4/2 dim=16 lengths=21,30 kv_lengths=40,12 mask=bottom_right",
+    "heads=2/1 dim=16 lengths=30,11 kv_lengths=19,33 mask=none align=bottom_right",
+};
+
+/// And these shapes: latent attention's dims, odd dims, fewer key heads than ranks, head counts
+/// that ranks do not divide, padded batches, empty sides, fewer tokens than ranks.
+constexpr const char* kShapes[] = {
+    "heads=2/2 dim=192 dim_v=128 lengths=21,14 mask=causal",
+    "heads=3/1 dim=576 dim_v=512 lengths=17 mask=causal",
+    "heads=2/2 dim=11 dim_v=5 lengths=25,13 mask=causal",
+    "heads=6/1 dim=8 lengths=24 mask=causal",
+    "heads=7/7 dim=12 lengths=19,5 mask=none",
+    "heads=4/2 dim=16 lengths=20,0,13 padded=24,24,24 kv_padded=24,24,24 mask=causal layout=sbhd",
+    "heads=4/2 dim=8 lengths=0,9,14,0 kv_lengths=12,0,11,0 mask=none",
+    "heads=2/2 dim=16 lengths=3 mask=causal",
+};
 
 /// Three hundred sequences of 0 to 4 tokens.
 std::string many_tiny_sequences() {
@@ -124,7 +147,7 @@ std::vector<Case> random_cases() {
   std::vector<Case> cases;
   Random random(3);
   const ProblemLimits limits{.sequences = 6, .length = 70, .dim = 40};
-  for (uint64_t seed = 0; seed < 150; ++seed) {
+  for (uint64_t seed = 0; seed < 250; ++seed) {
     cases.push_back(with_nodes({.problem = random_problem(random, limits).text(),
                                 .ranks = static_cast<int>(random.between(1, 8)),
                                 .forward = random.one_of(forward_strategies()),
@@ -136,34 +159,63 @@ std::vector<Case> random_cases() {
   return cases;
 }
 
-std::vector<Case> declined_cases() {
-  const std::string plain = "dtype=f32 heads=2/2 dim=8 lengths=20 mask=causal";
-  std::vector<Case> cases = {
-      {.problem = plain,
-       .ranks = 2,
-       .forward = "head_parallel",
-       .declined = DeclineCode::kDirection},
-      {.problem = plain,
-       .ranks = 3,
-       .nodes = 2,
-       .forward = "hybrid",
-       .declined = DeclineCode::kTopology},
-      {.problem = plain,
-       .ranks = 5,
-       .nodes = 3,
-       .backward = "hybrid",
-       .declined = DeclineCode::kTopology},
+std::vector<Case> option_cases() {
+  std::vector<Case> cases;
+  Random random(4);
+  const auto add = [&](const std::string& shape, const std::string& dtype, const Option& option) {
+    cases.push_back(with_option(with_nodes({.problem = fmt::format("dtype={} {}", dtype, shape),
+                                            .ranks = random.one_of(kRanks),
+                                            .forward = random.one_of(forward_strategies()),
+                                            .backward = random.one_of(backward_strategies()),
+                                            .partition = random.one_of(kPartitions),
+                                            .provider = draw_provider(random),
+                                            .seed = cases.size()}),
+                                option));
   };
-  for (const char* key :
-       {"window=4,0", "softcap=30", "alibi=default", "bias=1,h", "sink=off_by_one",
-        "sink=learnable", "dropout=0.1", "page=16", "fp8=current", "deterministic=true",
-        "invariant=true", "max_logit=true"}) {
-    for (const char* provider : {"cpu/tiled", "cpu/reference"}) {
-      cases.push_back({.problem = plain + " " + key,
-                       .ranks = 2,
-                       .provider = provider,
-                       .declined = DeclineCode::kKey});
+  for (const Option& option : options()) {
+    for (const char* shape : kMasks) {
+      for (const std::string& dtype : kDTypes) add(shape, dtype, option);
     }
+    for (const char* shape : kShapes) add(shape, random.one_of(kDTypes), option);
+    add(many_tiny_sequences(), random.one_of(kDTypes), option);
+  }
+  return cases;
+}
+
+std::vector<Case> declined_cases() {
+  const Case plain{
+      .problem = "dtype=f32 heads=2/2 dim=8 lengths=20 mask=causal", .ranks = 4, .nodes = 2};
+  std::vector<Case> cases;
+  const auto add = [&](Case c, DeclineCode code) {
+    c.declined = code;
+    cases.push_back(std::move(c));
+  };
+  const auto on = [&](const std::string& forward, const std::string& backward) {
+    Case c = plain;
+    c.forward = forward;
+    c.backward = backward;
+    return c;
+  };
+  add(on("head_parallel", "ring"), DeclineCode::kDirection);
+  for (const auto& [ranks, nodes] : {std::pair{3, 2}, std::pair{5, 3}}) {
+    for (Case c : {on("hybrid", "ring"), on("ring", "hybrid")}) {
+      c.ranks = ranks;
+      c.nodes = nodes;
+      add(c, DeclineCode::kTopology);
+    }
+  }
+  for (const char* provider : {"cpu/tiled", "cpu/reference"}) {
+    Case c = plain;
+    c.provider = provider;
+    for (const char* recipe : {"delayed", "current", "mxfp8"}) {
+      add(with_option(c, {"fp8", recipe}), DeclineCode::kFp8);
+    }
+    add(with_option(c, {"page", "16"}), DeclineCode::kPage);
+  }
+  for (const char* strategy : {"ring", "all_gather", "hybrid"}) {
+    const Option invariant{"invariant", "true"};
+    add(with_option(on(strategy, "all_to_all"), invariant), DeclineCode::kInvariant);
+    add(with_option(on("all_to_all", strategy), invariant), DeclineCode::kInvariant);
   }
   return cases;
 }

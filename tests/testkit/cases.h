@@ -19,6 +19,9 @@ std::vector<Case> strategy_cases();
 /// Every feature in every dtype on drawn ranks, strategies, partitions and providers.
 std::vector<Case> feature_cases();
 
+/// Every option alone: with each mask in every dtype, and on many shapes.
+std::vector<Case> option_cases();
+
 /// Problems of the random generator.
 std::vector<Case> random_cases();
 

@@ -24,10 +24,11 @@ struct Case {
   std::string partition = "contiguous";
   std::string provider = "cpu/tiled";
   uint64_t seed = 0;
+  std::string modification = "";                       // see modifications.h
   std::optional<DeclineCode> declined = std::nullopt;  // how it must end, else with a pass
 };
 
-/// The case as flags of the command line.
+/// The case as flags of the command line, which has no callbacks.
 std::string text(const Case& c);
 inline void PrintTo(const Case& c, std::ostream* out) { *out << text(c); }
 
@@ -40,16 +41,16 @@ Options options_of(const Case& c);
 /// A test's own problem text must be right: fails the test and throws otherwise.
 tool::Inputs inputs_of(const Case& c);
 
-/// Runs forward and backward with ranks as threads. Padding, outputs, saved buffers and workspace
-/// start as NaN.
+/// Runs forward, and backward unless that is "none", with ranks as threads. Padding, outputs, saved
+/// buffers and workspace start as NaN.
 Result<tool::GroupResults> run_case(const Case& c, const tool::Inputs& inputs, const Device& device,
                                     int repeat = 1);
 
 /// make_reference(), which must succeed.
-tool::Reference reference_of(const tool::Inputs& inputs);
+tool::Reference reference_of(const tool::Inputs& inputs, bool forward_only = false);
 
 /// Results against float64, whole tensors: NaN first, then -inf positions, the bars of the dtype,
-/// and the rows that hold no token. Returns the figures.
+/// the rows that hold no token, and largest logits that all ranks know. Returns the figures.
 /// `logit`: the largest magnitude of a logit, where the case knows that it is large: its bars are
 /// then one ulp of that in the accumulator type, if that is more.
 std::vector<tool::NamedMeasure> expect_right(const tool::Inputs& inputs,
@@ -67,7 +68,7 @@ void expect_conforms(const Case& c);
 /// explain() has the decline that the case states, and prepare() is unsupported with its text.
 void expect_declined(const Case& c);
 
-/// Names of those of the five results that differ in some byte; empty when none does.
-std::string different_results(const tool::GroupResults& a, const tool::GroupResults& b);
+/// Names of those of the results that differ in some byte; empty when none does.
+std::string different_results(const tool::ResultTensors& a, const tool::ResultTensors& b);
 
 }  // namespace longspan::testkit

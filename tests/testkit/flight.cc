@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "rank.h"
+
 namespace longspan::testkit {
 namespace {
 
@@ -17,23 +19,16 @@ const Shard& shard_of(const Partition& partition, tool::Side side, int rank) {
   return side == tool::Side::kQuery ? partition.q(rank) : partition.k(rank);
 }
 
-tool::Tensor output(const Call& call, const char* name, int rank) {
-  const tool::TensorSpec spec = tool::tensor_spec(call.problem(), name);
-  tool::Tensor tensor =
-      tool::shard_tensor(call.problem(), spec, shard_of(call.partition(), spec.side, rank));
-  tool::poison(tensor);
-  return tensor;
-}
-
 tool::Tensor input(const Call& call, const char* name, const tool::Tensor& whole, int rank) {
   const Problem& problem = call.problem();
-  const tool::Side side = tool::tensor_spec(problem, name).side;
-  tool::Tensor tensor = output(call, name, rank);
-  const std::vector<int64_t> rows = side == tool::Side::kQuery
+  const tool::TensorSpec spec = tool::tensor_spec(problem, name);
+  const Shard& shard = shard_of(call.partition(), spec.side, rank);
+  tool::Tensor tensor = tool::shard_tensor(problem, spec, shard);
+  const std::vector<int64_t> rows = spec.side == tool::Side::kQuery
                                         ? call.partition().q_indices(problem, rank)
                                         : call.partition().k_indices(problem, rank);
   tool::scatter_rows(whole.view, tensor.view, rows);
-  tool::poison_padding(tensor, shard_of(call.partition(), side, rank));
+  tool::poison_padding(tensor, shard);
   return tensor;
 }
 
@@ -45,7 +40,9 @@ ForwardOperands Flight::forward_operands() const {
           .v = v.view,
           .o = o.view,
           .lse = lse.view,
-          .scale = call->problem().scale};
+          .scale = call->problem().scale,
+          .side = side,
+          .max_logit = max_logit.view};
 }
 
 BackwardOperands Flight::backward_operands() const {
@@ -58,7 +55,10 @@ BackwardOperands Flight::backward_operands() const {
           .dq = dq.view,
           .dk = dk.view,
           .dv = dv.view,
-          .scale = call->problem().scale};
+          .scale = call->problem().scale,
+          .side = side,
+          .dsink = dsink.view,
+          .dbias = dbias.view};
 }
 
 Saved Flight::saved_pointers() const {
@@ -69,15 +69,13 @@ Saved Flight::saved_pointers() const {
 
 Flight make_flight(const tool::Inputs& inputs, std::shared_ptr<const Call> call, int rank) {
   Flight flight;
+  static_cast<tool::ResultTensors&>(flight) = tool::make_rank_results(*call, rank);
+  for (const auto& [name, tensor] : tool::present(flight)) tool::poison(*tensor);
+  flight.side = tool::side_operands(inputs);
   flight.q = input(*call, "q", inputs.q, rank);
   flight.k = input(*call, "k", inputs.k, rank);
   flight.v = input(*call, "v", inputs.v, rank);
   flight.dout = input(*call, "dout", inputs.dout, rank);
-  flight.o = output(*call, "o", rank);
-  flight.lse = output(*call, "lse", rank);
-  flight.dq = output(*call, "dq", rank);
-  flight.dk = output(*call, "dk", rank);
-  flight.dv = output(*call, "dv", rank);
   for (const BufferSpec& spec : call->saved_layout()) {
     if (!spec.alias.empty()) continue;
     int64_t bytes = size_of(spec.dtype);

@@ -7,14 +7,16 @@
 #include "inputs.h"
 #include "longspan/engine.h"
 #include "memory.h"
+#include "results.h"
 #include "tensors.h"
 
 namespace longspan::testkit {
 
-struct Flight {
+/// Results are NaN until written.
+struct Flight : tool::ResultTensors {
   std::shared_ptr<const Call> call;
   tool::Tensor q, k, v, dout;       // padding rows are NaN
-  tool::Tensor o, lse, dq, dk, dv;  // NaN until written
+  SideOperands side;                // views of the inputs
   std::vector<tool::Memory> saved;  // NaN until written
   tool::Memory workspace;           // NaN
 
@@ -25,6 +27,7 @@ struct Flight {
   Workspace scratch() const { return {workspace.data(), workspace.size()}; }
 };
 
+/// `inputs` outlive the flight. Not for paged problems.
 Flight make_flight(const tool::Inputs& inputs, std::shared_ptr<const Call> call, int rank);
 
 Status forward(Engine& engine, Flight& flight);

@@ -6,6 +6,7 @@
 
 #include "rank.h"
 #include "testkit/flight.h"
+#include "testkit/modifications.h"
 
 namespace longspan::testkit {
 namespace {
@@ -13,9 +14,9 @@ namespace {
 using RankOutcome = std::optional<Result<tool::RankResults>>;
 
 /// Whole results; the error of the first rank that has one.
-Result<tool::GroupResults> gathered(const tool::Inputs& inputs,
+Result<tool::GroupResults> gathered(const Case& c, const tool::Inputs& inputs,
                                     const std::vector<RankOutcome>& ranks) {
-  tool::GroupResults whole = tool::make_group_results(inputs.problem);
+  tool::GroupResults whole = tool::make_group_results(inputs.problem, c.backward == kNoStrategy);
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     if (!ranks[rank]->ok()) return ranks[rank]->error();
     const tool::RankResults& shard = ranks[rank]->value();
@@ -38,12 +39,8 @@ Result<tool::RankResults> backward_of_rank(const Case& c, const tool::Inputs& in
   tool::scatter_rows(forward.lse.view, flight.lse.view, rows);
   LONGSPAN_CHECK_OK(backward(*engine, flight));
   tool::RankResults results;
-  results.call = std::move(flight.call);
-  results.o = std::move(flight.o);
-  results.lse = std::move(flight.lse);
-  results.dq = std::move(flight.dq);
-  results.dk = std::move(flight.dk);
-  results.dv = std::move(flight.dv);
+  results.call = flight.call;
+  static_cast<tool::ResultTensors&>(results) = std::move(flight);
   return results;
 }
 
@@ -70,7 +67,7 @@ Result<tool::GroupResults> run_group(const Case& c, const tool::Inputs& inputs,
                                   .communicator = std::move(communicator),
                                   .device = shared_device()});
   });
-  return gathered(inputs, ranks);
+  return gathered(c, inputs, ranks);
 }
 
 Result<tool::GroupResults> run_backward(const Case& c, const tool::Inputs& inputs,
@@ -81,11 +78,12 @@ Result<tool::GroupResults> run_backward(const Case& c, const tool::Inputs& input
     const auto rank = static_cast<size_t>(communicator->rank());
     ranks[rank] = backward_of_rank(c, inputs, forward, std::move(communicator));
   });
-  return gathered(inputs, ranks);
+  return gathered(c, inputs, ranks);
 }
 
 Result<std::vector<std::shared_ptr<const Call>>> prepare_group(const Case& c) {
-  LONGSPAN_TRY(const Problem problem, parse_problem(c.problem));
+  LONGSPAN_TRY(Problem problem, parse_problem(c.problem));
+  problem.modification = modification_named(c.modification);
   Communicators communicators = make_threads_communicators(Topology::blocks(c.ranks, c.nodes));
   std::vector<std::shared_ptr<const Call>> calls(communicators.size());
   std::vector<Status> statuses(communicators.size());
