@@ -17,6 +17,21 @@ struct Pair {
   double keep = 1;
 };
 
+/// A number and the sum of the magnitudes of what it was made from.
+struct Size {
+  double value = 0;
+  double magnitude = 0;
+
+  void add(double term) {
+    value += term;
+    magnitude += std::abs(term);
+  }
+  void multiply(double factor) {
+    value *= factor;
+    magnitude *= std::abs(factor);
+  }
+};
+
 double dot(const Tensor& a, int64_t row_a, int64_t head_a, const Tensor& b, int64_t row_b,
            int64_t head_b) {
   double sum = 0;
@@ -37,6 +52,7 @@ class Definer {
     out_.dv = sized(p_.capacity_k * p_.heads_kv * p_.dim_v);
     const Tensor::Shape& bias = scene.bias.shape();
     out_.dbias = sized(bias.rows * bias.heads * bias.dim);
+    out_.magnitudes = {out_.dq, out_.dk, out_.dbias};
     out_.max_logit.assign(static_cast<size_t>(p_.heads_q), -kInfinity);
   }
 
@@ -44,7 +60,6 @@ class Definer {
     for (int64_t row = 0; row < p_.capacity_q; ++row) {
       for (int64_t head = 0; head < p_.heads_q; ++head) attend(row, head);
     }
-    out_.cancels = lonely_ * 20 > seeing_;
     return std::move(out_);
   }
 
@@ -66,8 +81,6 @@ class Definer {
       out_.lse.push_back(-kInfinity);
       return;
     }
-    ++seeing_;
-    lonely_ += pairs_.size() == 1 ? 1 : 0;
     double max = -kInfinity;
     for (const Pair& pair : pairs_) max = std::max(max, pair.score);
     double sum = 0;
@@ -136,35 +149,58 @@ class Definer {
     }
   }
 
-  void gradients(int64_t row, int64_t head) {
-    const Inputs& in = scene_.in;
-    const int64_t kv = key_head(head);
-    double delta = 0;
+  /// Delta of a row and the sum of the magnitudes of its terms.
+  Size delta_of(int64_t row, int64_t head) const {
+    Size delta;
     for (int64_t i = 0; i < p_.dim_v; ++i) {
-      delta += in.dout.get(row, head, i) *
-               out_.o[static_cast<size_t>((row * p_.heads_q + head) * p_.dim_v + i)];
+      delta.add(scene_.in.dout.get(row, head, i) *
+                out_.o[static_cast<size_t>((row * p_.heads_q + head) * p_.dim_v + i)]);
     }
+    return delta;
+  }
+
+  void gradients(int64_t row, int64_t head) {
+    const Size delta = delta_of(row, head);
     for (const Pair& pair : pairs_) {
       const double p = std::exp(pair.score - out_.lse.back());
-      const double dp = pair.keep * dot(in.dout, row, head, in.v, pair.key_row, kv);
-      double ds = p * (dp - delta);
+      Size dp;
+      for (int64_t i = 0; i < p_.dim_v; ++i) {
+        dp.add(pair.keep * scene_.in.dout.get(row, head, i) *
+               scene_.in.v.get(pair.key_row, key_head(head), i));
+      }
+      Size ds{p * (dp.value - delta.value), p * (dp.magnitude + delta.magnitude)};
       if (scene_.modification && scene_.modification->score) {
-        ds *= scene_.modification->derivative(pair.before, pair.at);
+        ds.multiply(scene_.modification->derivative(pair.before, pair.at));
       }
       if (p_.features.bias != Bias::kNone) {
-        add(out_.dbias, scene_.bias.shape(), bias_row(pair.at), bias_head(pair.at), pair.at.k, ds);
+        const Tensor::Shape& bias = scene_.bias.shape();
+        add(out_.dbias, bias, bias_row(pair.at), bias_head(pair.at), pair.at.k, ds.value);
+        add(out_.magnitudes.dbias, bias, bias_row(pair.at), bias_head(pair.at), pair.at.k,
+            ds.magnitude);
       }
       if (p_.features.softcap) {
-        ds /= std::pow(std::cosh(pair.product / scene_.c.terms.softcap), 2);
+        ds.multiply(1 / std::pow(std::cosh(pair.product / scene_.c.terms.softcap), 2));
       }
-      ds *= scene_.c.scale;
-      for (int64_t i = 0; i < p_.dim_qk; ++i) {
-        add(out_.dq, in.q.shape(), row, head, i, ds * in.k.get(pair.key_row, kv, i));
-        add(out_.dk, in.k.shape(), pair.key_row, kv, i, ds * in.q.get(row, head, i));
-      }
+      ds.multiply(scene_.c.scale);
+      pair_gradients(row, head, pair, ds);
       for (int64_t i = 0; i < p_.dim_v; ++i) {
-        add(out_.dv, in.v.shape(), pair.key_row, kv, i, p * pair.keep * in.dout.get(row, head, i));
+        add(out_.dv, scene_.in.v.shape(), pair.key_row, key_head(head), i,
+            p * pair.keep * scene_.in.dout.get(row, head, i));
       }
+    }
+  }
+
+  /// `ds` is the gradient of q.k.
+  void pair_gradients(int64_t row, int64_t head, const Pair& pair, const Size& ds) {
+    const Inputs& in = scene_.in;
+    const int64_t kv = key_head(head);
+    for (int64_t i = 0; i < p_.dim_qk; ++i) {
+      const double q = in.q.get(row, head, i);
+      const double k = in.k.get(pair.key_row, kv, i);
+      add(out_.dq, in.q.shape(), row, head, i, ds.value * k);
+      add(out_.dk, in.k.shape(), pair.key_row, kv, i, ds.value * q);
+      add(out_.magnitudes.dq, in.q.shape(), row, head, i, ds.magnitude * std::abs(k));
+      add(out_.magnitudes.dk, in.k.shape(), pair.key_row, kv, i, ds.magnitude * std::abs(q));
     }
   }
 
@@ -172,8 +208,6 @@ class Definer {
   const TileProblem& p_;
   std::vector<Pair> pairs_;  // visible ones of the row at hand
   Definition out_;
-  int64_t seeing_ = 0;  // rows that see a key
-  int64_t lonely_ = 0;  // rows that see one
 };
 
 }  // namespace

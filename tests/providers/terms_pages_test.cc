@@ -15,9 +15,10 @@ class PagesOf : public ::testing::TestWithParam<const Provider*> {
   const Device cpu_ = device(2);
 };
 
-INSTANTIATE_TEST_SUITE_P(
-    Cpu, PagesOf, ::testing::ValuesIn(providers_with_terms().begin(), providers_with_terms().end()),
-    [](const auto& info) { return std::string(info.param->name()).substr(4); });
+INSTANTIATE_TEST_SUITE_P(Cpu, PagesOf, ::testing::ValuesIn(providers().begin(), providers().end()),
+                         [](const auto& info) {
+                           return std::string(info.param->name()).substr(4);
+                         });
 
 /// Rows of `whole` in shuffled pages of a pool with unused ones. What holds no row is NaN.
 struct Paged {

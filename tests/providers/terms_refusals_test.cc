@@ -85,8 +85,7 @@ class TermRefusalsOf : public ::testing::TestWithParam<const Provider*> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Cpu, TermRefusalsOf,
-                         ::testing::ValuesIn(providers_with_terms().begin(),
-                                             providers_with_terms().end()),
+                         ::testing::ValuesIn(providers().begin(), providers().end()),
                          [](const auto& info) {
                            return std::string(info.param->name()).substr(4);
                          });

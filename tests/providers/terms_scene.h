@@ -10,9 +10,6 @@
 
 namespace longspan::testing {
 
-/// The providers that the tests of score terms hold to the definition.
-inline std::span<const Provider* const> providers_with_terms() { return providers().last(1); }
-
 /// Which terms a scene has.
 struct Terms {
   bool softcap = false;
@@ -60,13 +57,18 @@ SceneOutcome run_scene(const Provider& provider, Scene& scene, const Device& cpu
 struct Definition {
   std::vector<double> o, lse, dq, dk, dv, dbias;
   std::vector<double> max_logit;  // per query head of q
-  /// Many rows see a single key: their gradients are 0 = p (dP - delta) by cancellation.
-  bool cancels = false;
+  /// Of the gradients: the sums of the magnitudes of what p (dP - delta) adds up or cancels.
+  struct Magnitudes {
+    std::vector<double> dq, dk, dbias;
+  };
+  Magnitudes magnitudes;
 };
 /// Every pair by itself, in float64.
 Definition define(const Scene& scene);
 
-/// Runs the scene, and compares with its definition by the bars of the conventions.
+/// Runs the scene and compares with its definition by the bars of the conventions.
+void check_scene(const Provider& provider, Scene& scene, const Definition& expected,
+                 const Device& cpu);
 void check_scene(const Provider& provider, Scene& scene, const Device& cpu);
 
 }  // namespace longspan::testing
