@@ -8,15 +8,9 @@ namespace {
 
 class ScoreTermsOf : public ::testing::TestWithParam<const Provider*> {
  protected:
-  /// Draws a scene and checks it. Scenes whose rows mostly see a single key are drawn again.
   void check(std::mt19937_64& random, const Terms& terms) {
-    while (true) {
-      Scene scene = make_scene(small_case(random), terms, random());
-      const Definition expected = define(scene);
-      if (expected.lonely_share > 0.5) continue;
-      check_scene(*GetParam(), scene, expected, cpu_);
-      return;
-    }
+    Scene scene = make_scene(small_case(random), terms, random());
+    check_scene(*GetParam(), scene, cpu_);
   }
   void check(const Terms& terms, int scenes, uint64_t seed) {
     std::mt19937_64 random(seed);

@@ -196,11 +196,7 @@ void check_max_logit(const Scene& scene, const Tensor& values, const Definition&
 }  // namespace
 
 void check_scene(const Provider& provider, Scene& scene, const Device& cpu) {
-  check_scene(provider, scene, define(scene), cpu);
-}
-
-void check_scene(const Provider& provider, Scene& scene, const Definition& expected,
-                 const Device& cpu) {
+  const Definition expected = define(scene);
   const DType dtype = scene.c.problem.dtype;
   const DType wide = &provider == &reference() ? DType::kF64 : accumulator(dtype);
   const SceneOutcome r = run_scene(provider, scene, cpu, wide);

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -67,8 +66,6 @@ struct Definition {
 Definition define(const Scene& scene);
 
 /// Runs the scene and compares with its definition by the bars of the conventions.
-void check_scene(const Provider& provider, Scene& scene, const Definition& expected,
-                 const Device& cpu);
 void check_scene(const Provider& provider, Scene& scene, const Device& cpu);
 
 }  // namespace longspan::testing
