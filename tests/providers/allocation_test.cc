@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <new>
 
-#include "providers/support.h"
+#include "providers/terms_scene.h"
 
 namespace {
 std::atomic<int64_t> allocations{0};
@@ -48,34 +48,73 @@ Case packed_case() {
   return c;
 }
 
+void check_calls(const Provider& provider, Scene& scene, const Device& cpu) {
+  Case& c = scene.c;
+  const DType wide = accumulator(c.problem.dtype);
+  Carry carry = empty_carry(c, wide);
+  Gradients g = zero_gradients(c, wide);
+  const Tensor delta = make_delta(c, scene.in, carry.o, wide);
+  Tensor largest({.dtype = wide, .rows = 1, .heads = scene.slopes.shape().heads});
+  Tensor dbias = make_bias(scene, wide);
+  c.problem.direction = Direction::kForward;
+  const auto forward = provider.prepare(c.problem, cpu).value();
+  c.problem.direction = Direction::kBackward;
+  const auto backward = provider.prepare(c.problem, cpu).value();
+  const size_t bytes = std::max(forward->workspace_bytes(), backward->workspace_bytes());
+  const Workspace workspace{::operator new (bytes, std::align_val_t{64}), bytes};
+  const Features& features = c.problem.features;
+  const ForwardTiles f{.q = scene.in.q.view(),
+                       .k = scene.in.k.view(),
+                       .v = scene.in.v.view(),
+                       .o = carry.o.view(),
+                       .lse = carry.lse.view(),
+                       .tiles = c.tiles,
+                       .scale = c.scale,
+                       .terms = c.terms,
+                       .max_logit = features.max_logit ? largest.view() : TensorView{}};
+  const BackwardTiles b{.q = f.q,
+                        .k = f.k,
+                        .v = f.v,
+                        .dout = scene.in.dout.view(),
+                        .lse = carry.lse.view(),
+                        .delta = delta.view(),
+                        .dq = g.dq.view(),
+                        .dk = g.dk.view(),
+                        .dv = g.dv.view(),
+                        .tiles = c.tiles,
+                        .scale = c.scale,
+                        .terms = c.terms,
+                        .dbias = features.bias != Bias::kNone ? dbias.view() : TensorView{}};
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    const int64_t before = allocations;
+    EXPECT_TRUE(forward->forward(f, workspace).ok());
+    EXPECT_TRUE(backward->backward(b, workspace).ok());
+    EXPECT_EQ(allocations, before) << provider.name() << " " << scene.text();
+  }
+  ::operator delete (workspace.data, std::align_val_t{64});
+}
+
+constexpr Terms all_terms(Bias bias) {
+  return {.softcap = true,
+          .alibi = true,
+          .bias = bias,
+          .dropout = true,
+          .score = true,
+          .visible = true,
+          .max_logit = true};
+}
+
 TEST(Allocation, CallsDoNotAllocate) {
   const Device cpu = device(3);
-  Case c = packed_case();
+  const Terms kinds[] = {{}, all_terms(Bias::k111S)};
   for (const Provider* provider : providers()) {
     for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16}) {
-      c.problem.dtype = dtype;
-      const Inputs in = make_inputs(c, 1);
-      Carry carry = empty_carry(c, accumulator(dtype));
-      Gradients g = zero_gradients(c, accumulator(dtype));
-      Tensor delta = make_delta(c, in, carry.o, accumulator(dtype));
-      c.problem.direction = Direction::kForward;
-      const auto forward = provider->prepare(c.problem, cpu).value();
-      c.problem.direction = Direction::kBackward;
-      const auto backward = provider->prepare(c.problem, cpu).value();
-      const size_t bytes = std::max(forward->workspace_bytes(), backward->workspace_bytes());
-      const Workspace workspace{::operator new (bytes, std::align_val_t{64}), bytes};
-      const ForwardTiles f{in.q.view(),      in.k.view(), in.v.view(), carry.o.view(),
-                           carry.lse.view(), c.tiles,     c.scale};
-      const BackwardTiles b{in.q.view(),      in.k.view(),  in.v.view(), in.dout.view(),
-                            carry.lse.view(), delta.view(), g.dq.view(), g.dk.view(),
-                            g.dv.view(),      c.tiles,      c.scale};
-      for (int repeat = 0; repeat < 2; ++repeat) {
-        const int64_t before = allocations;
-        EXPECT_TRUE(forward->forward(f, workspace).ok());
-        EXPECT_TRUE(backward->backward(b, workspace).ok());
-        EXPECT_EQ(allocations, before) << provider->name() << " " << name(dtype);
+      for (const Terms& terms : kinds) {
+        Case c = packed_case();
+        c.problem.dtype = dtype;
+        Scene scene = make_scene(std::move(c), terms, 1);
+        check_calls(*provider, scene, cpu);
       }
-      ::operator delete (workspace.data, std::align_val_t{64});
     }
   }
 }
@@ -98,6 +137,10 @@ TEST(Allocation, ScratchDoesNotGrowWithTheSequence) {
       c.problem.capacity_q = c.problem.capacity_k = int64_t{1} << 31;
       EXPECT_EQ(tiled().prepare(c.problem, two).value()->workspace_bytes(), small);
       EXPECT_LE(small, size_t{2} * 3 * 1024 * 1024);
+      TileProblem all = c.problem;
+      all.features = {.softcap = true, .bias = Bias::k111S, .dropout = true, .modification = "all"};
+      EXPECT_LE(tiled().prepare(all, two).value()->workspace_bytes(),
+                small + 2 * (4 * 128 * 128 + 256) * sizeof(float));
     }
   }
 }

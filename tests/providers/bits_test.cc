@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "providers/support.h"
+#include "providers/terms_scene.h"
 
 namespace longspan::testing {
 namespace {
@@ -131,6 +131,47 @@ TEST(Bits, OtherHeadsChangeNothing) {
     ASSERT_EQ(one.dq, heads_of(all.dq, 3 * group, p.dim_qk, first * group, group)) << c.text();
     ASSERT_EQ(one.dk, heads_of(all.dk, 3, p.dim_qk, first, 1)) << c.text();
     ASSERT_EQ(one.dv, heads_of(all.dv, 3, p.dim_v, first, 1)) << c.text();
+  }
+}
+
+/// Ranks that hold whole heads agree with one that holds all: terms go by the problem's head.
+TEST(Bits, OtherHeadsChangeNoTerm) {
+  std::mt19937_64 random(25);
+  const Device cpu = device(2);
+  for (int i = 0; i < 25; ++i) {
+    Case c = random_case(random);
+    TileProblem& p = c.problem;
+    p.group_offset = 0;
+    p.heads_kv = 3;
+    p.heads_q = 3 * p.group;
+    const int64_t group = p.group;
+    Terms terms = random_terms(random);
+    terms.max_logit = false;
+    // Gradients of a bias per head have the shape of what its ranks hold.
+    if (terms.bias == Bias::k1H || terms.bias == Bias::kBH) terms.bias = Bias::k111S;
+    Scene scene = make_scene(std::move(c), terms, static_cast<uint64_t>(i));
+    const DType wide = accumulator(scene.c.problem.dtype);
+    const SceneOutcome all = run_scene(tiled(), scene, cpu, wide);
+    const int64_t first = i % 3;
+    Inputs& in = scene.in;
+    in = {head_subset(in.q, first * group, group), head_subset(in.k, first, 1),
+          head_subset(in.v, first, 1), head_subset(in.dout, first * group, group)};
+    scene.c.problem.heads_kv = 1;
+    scene.c.problem.heads_q = group;
+    scene.c.terms.head_begin += first * group;
+    const SceneOutcome one = run_scene(tiled(), scene, cpu, wide);
+    const int64_t dim_qk = scene.c.problem.dim_qk;
+    const int64_t dim_v = scene.c.problem.dim_v;
+    ASSERT_EQ(one.carry.o.values(),
+              heads_of(all.carry.o.values(), 3 * group, dim_v, first * group, group))
+        << scene.text();
+    ASSERT_EQ(one.gradients.dq.values(),
+              heads_of(all.gradients.dq.values(), 3 * group, dim_qk, first * group, group))
+        << scene.text();
+    ASSERT_EQ(one.gradients.dk.values(), heads_of(all.gradients.dk.values(), 3, dim_qk, first, 1))
+        << scene.text();
+    ASSERT_EQ(one.gradients.dv.values(), heads_of(all.gradients.dv.values(), 3, dim_v, first, 1))
+        << scene.text();
   }
 }
 

@@ -71,6 +71,12 @@ TEST(Waves, TilesOfOneRowFollowEachOther) {
   EXPECT_EQ(wave_ends(tiles, Writes::kQueryAndKeyRows), (std::vector<size_t>{1, 3, 4}));
 }
 
+TEST(Waves, TilesThatShareMoreThanRowsAreAlone) {
+  const std::vector<PlacedTile> tiles = {make_placed(0, 8, 0, 8, {}), make_placed(8, 8, 8, 8, {}),
+                                         make_placed(16, 8, 16, 8, {})};
+  EXPECT_EQ(wave_ends(tiles, Writes::kShared), (std::vector<size_t>{1, 2, 3}));
+}
+
 TEST(Waves, EveryItemOnce) {
   std::vector<PlacedTile> tiles;
   std::vector<std::vector<int>> visits;
