@@ -171,6 +171,12 @@ TEST(PartitionChoice, FollowsMaskAndLengthsAndSaysWhy) {
   const PartitionChoice causal = choose_partition(parsed("lengths=4096 mask=causal"), 4);
   EXPECT_EQ(causal.kind, PartitionKind::kZigzag);
   EXPECT_THAT(causal.reason, HasSubstr("causal"));
+  EXPECT_EQ(choose_partition(parsed("lengths=4096 mask=causal window=900,0"), 4).kind,
+            PartitionKind::kContiguous);
+  EXPECT_EQ(choose_partition(parsed("lengths=4096 mask=causal window=1100,0"), 4).kind,
+            PartitionKind::kZigzag);
+  EXPECT_EQ(choose_partition(parsed("lengths=4096 mask=causal chunk=512"), 4).kind,
+            PartitionKind::kContiguous);
   const PartitionChoice none = choose_partition(parsed("lengths=4096"), 4);
   EXPECT_EQ(none.kind, PartitionKind::kContiguous);
   EXPECT_THAT(none.reason, HasSubstr("no mask"));
