@@ -36,8 +36,10 @@ libgmock-dev            1.12.1
 librapidcheck-dev       0~1033
 libbenchmark-dev        1.7.1
 libopenblas0-pthread    0.3.21
+clang-14                1:14.0.6
 clang-format-14         1:14.0.6
 clang-tidy-14           1:14.0.6
+libclang-rt-14-dev      1:14.0.6
 '
 
 packages=$build_packages$test_packages

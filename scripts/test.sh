@@ -12,6 +12,7 @@ Stages, in this order:
   lint      scripts/lint.sh
   asan      address and undefined behaviour sanitizers, tests labelled unit or dist
   tsan      thread sanitizer, tests labelled unit or dist
+  fuzz      the fuzz targets with address and undefined behaviour sanitizers, a minute each
 
   --only STAGE   run this stage alone; may be repeated
   --no-setup     do not check or install packages
@@ -28,8 +29,8 @@ while [ $# -gt 0 ]; do
   case "$1" in
     --only)
       case "${2:-}" in
-        release | lint | asan | tsan) chosen+=("$2") ;;
-        *) echo "test.sh: --only takes release, lint, asan or tsan, not '${2:-}'" >&2; exit 2 ;;
+        release | lint | asan | tsan | fuzz) chosen+=("$2") ;;
+        *) echo "test.sh: --only takes release, lint, asan, tsan or fuzz, not '${2:-}'" >&2; exit 2 ;;
       esac
       shift 2 ;;
     --no-setup) setup=0; shift ;;
@@ -41,7 +42,7 @@ while [ $# -gt 0 ]; do
     *) echo "test.sh: unknown argument '$1'; see scripts/test.sh --help" >&2; exit 2 ;;
   esac
 done
-[ ${#chosen[@]} -gt 0 ] || chosen=(release lint asan tsan)
+[ ${#chosen[@]} -gt 0 ] || chosen=(release lint asan tsan fuzz)
 
 [ "$setup" -eq 0 ] || scripts/setup.sh
 # shellcheck source=scripts/build_env.sh
@@ -51,8 +52,9 @@ done
 without_randomisation=()
 if setarch -R true 2> /dev/null; then without_randomisation=(setarch -R); fi
 
-declare -A labels=([release]="" [asan]="unit|dist" [tsan]="unit|dist")
-declare -A targets=([release]="all" [asan]="tests_unit tests_dist" [tsan]="tests_unit tests_dist")
+declare -A labels=([release]="" [asan]="unit|dist" [tsan]="unit|dist" [fuzz]="fuzz")
+declare -A targets=([release]="all" [asan]="tests_unit tests_dist" [tsan]="tests_unit tests_dist"
+                    [fuzz]="tests_fuzz")
 
 # shellcheck disable=SC2317  # called through an array
 run_tests() {  # preset
