@@ -37,6 +37,12 @@ TEST(CommandLine, ProvidersPerDirection) {
   EXPECT_EQ(run.backward.routing, (Routing{RoutingMode::kOff, "cpu/tiled"}));
 }
 
+TEST(CommandLine, ForwardAloneIsABackwardStrategy) {
+  for (const char* command : {"run", "explain", "schedule", "simulate"}) {
+    EXPECT_EQ(parsed({command, "--backward", "none"}).backward.strategy, kNoStrategy);
+  }
+}
+
 TEST(CommandLine, LargeSeedsAndJsonToStandardOutput) {
   const Arguments run = parsed({"run", "--seed", "18446744073709551615", "--json", "-"});
   EXPECT_EQ(run.seed, 18446744073709551615u);
@@ -72,6 +78,10 @@ const BadLine kBadLines[] = {
     {{"run", "--seed", "-1"}, "--seed"},
     {{"run", "--forward", "rings"}, "--forward rings"},
     {{"run", "--backward", "rings"}, "--backward rings"},
+    {{"run", "--forward", "none"}, "--forward none"},
+    {{"schedule", "--backward", "none", "--direction", "backward"}, "forward alone"},
+    {{"simulate", "--backward", "ring"}, "auto or none"},
+    {{"support", "--format", "html"}, "one of markdown, json"},
     {{"run", "--partition", "diagonal"}, "--partition diagonal"},
     {{"run", "--provider", "cuda"}, "--provider cuda"},
     {{"run", "--provider", "require:gpu"}, "--provider require:gpu"},

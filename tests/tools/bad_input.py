@@ -31,6 +31,12 @@ TEXTS = [
     ("dtype=f32 heads=4/2 dim=8 lengths=16 kv_lengths=3,4", "kv_lengths has 2", ""),
     ("dtype=f32 heads=4/2 dim=8 lengths=16 tokens=8", "tokens=8", "16"),
     ("dtype=f32 heads=4/2 dim=8 lengths=16,5 layout=bshd", "layout=bshd", "thd"),
+    ("dtype=f32 heads=4/2 dim=8 lengths=16 window=3", "window=3", "L,R"),
+    ("dtype=f32 heads=4/2 dim=8 lengths=16 softcap=-1", "softcap=-1", "allowed"),
+    ("dtype=f32 heads=4/2 dim=8 lengths=16 dropout=1", "dropout=1", "[0,1)"),
+    ("dtype=f32 heads=4/2 dim=8 lengths=16 bias=h,1", "bias=h,1", "1,1,1,s"),
+    ("dtype=f32 heads=4/2 dim=8 lengths=16,4 prefix=3", "prefix has 1", "lengths has 2"),
+    ("dtype=f32 heads=4/2 dim=8 lengths=16 kv_padded=17 page=4", "kv_padded", "page=4"),
     ("nonsense", "key=value", ""),
 ]
 
@@ -70,6 +76,7 @@ FLAGS = [
         "no/such/folder/x",
         "cannot write",
     ),
+    (["support", "--format", "html"], "--format html", "markdown, json"),
     (["schedule", "--ranks", "2", "--rank", "2", "--problem", PROBLEM], "--rank 2", "0 to 1"),
 ]
 
@@ -86,23 +93,15 @@ def flags(tool):
     tool.expect(os.listdir(tool.folder) == [], "a refused command left a file")
 
 
-def keys_of_later(tool):
-    for key in (
-        "window=3,0",
-        "softcap=5",
-        "alibi=default",
-        "sink=off_by_one",
-        "dropout=0.1",
-        "page=16",
-    ):
-        arguments = ["run", "--problem", f"{PROBLEM} {key}"]
-        tool.expect_refused(arguments, key.split("=")[0], status="declined")
-        report = tool(*arguments, "--json", "-").json
+def eight_bits(tool):
+    for recipe in ("delayed", "current", "mxfp8"):
+        arguments = ["--problem", f"{PROBLEM} fp8={recipe}"]
+        tool.expect_refused(["run", *arguments], f"fp8={recipe}", "remove", status="declined")
+        report = tool("run", *arguments, "--json", "-").json
         codes = {decline["code"] for decline in report["declines"]}
-        tool.expect("key" in codes, f"{key}: {codes}")
+        tool.expect("fp8" in codes, f"{recipe}: {codes}")
         for command in ("schedule", "simulate"):  # figures of another problem would be wrong
-            arguments = [command, "--problem", f"{PROBLEM} {key}"]
-            tool.expect_refused(arguments, key, status="declined")
+            tool.expect_refused([command, *arguments], f"fp8={recipe}", status="declined")
 
 
 def routing_declines(tool):
@@ -160,7 +159,7 @@ def cases():
     return [
         flags,
         problem_texts,
-        keys_of_later,
+        eight_bits,
         routing_declines,
         unwritable_json,
         usage_error_in_a_file,

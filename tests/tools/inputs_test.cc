@@ -53,6 +53,31 @@ TEST(Inputs, PaddingIsZero) {
   for (const int64_t row : {0, 3, 4}) EXPECT_NE(load(inputs.q.view, row, 0, 1), 0);
 }
 
+TEST(Inputs, SinksAreFp32InEveryTypeAndSlopesTheDefault) {
+  for (const std::string dtype : {"f64", "f32", "f16", "bf16"}) {
+    const Inputs inputs =
+        drawn("dtype=" + dtype + " heads=6/2 dim=4 lengths=5 sink=learnable alibi=default", 2);
+    const DType wide = dtype == "f64" ? DType::kF64 : DType::kF32;
+    EXPECT_EQ(inputs.sink.view.dtype, wide);
+    const std::vector<double> slopes = default_alibi_slopes(6);
+    for (int64_t head = 0; head < 6; ++head) {
+      const double sink = load(inputs.sink.view, 0, head, 0);
+      EXPECT_EQ(sink, static_cast<float>(sink)) << dtype;
+      EXPECT_NE(sink, 0);
+      const double slope = slopes[static_cast<size_t>(head)];
+      EXPECT_EQ(load(inputs.slopes.view, 0, head, 0),
+                wide == DType::kF64 ? slope : static_cast<float>(slope));
+    }
+  }
+}
+
+TEST(Inputs, TheSeedIsThatOfDropoutToo) {
+  const std::string text = "dtype=f32 heads=1/1 dim=4 lengths=5";
+  EXPECT_EQ(drawn(text + " dropout=0.5", 9).problem.dropout_seed, 9u);
+  EXPECT_EQ(drawn(text + " dropout=0.5 dropout_seed=4", 9).problem.dropout_seed, 4u);
+  EXPECT_FALSE(drawn(text, 9).problem.dropout_seed.has_value());
+}
+
 TEST(Inputs, DrawsAreStandardNormal) {
   Normal normal(3, 0);
   double sum = 0, squares = 0, fourth = 0;

@@ -6,6 +6,7 @@ import shutil
 
 import safetensors_files as files
 from results import PACKED
+from score_terms import ALL, BASE
 
 TWO_PROBLEMS = ("dtype=f32 heads=4/2 dim=16 lengths=40", "dtype=f32 heads=4/2 dim=16 lengths=41")
 
@@ -24,7 +25,11 @@ def launcher(count):
 
 
 def same_as_threads(tool):
-    for text in (PACKED, "dtype=bf16 heads=2/1 dim=32 lengths=133,133 mask=causal layout=sbhd"):
+    for text in (
+        PACKED,
+        "dtype=bf16 heads=2/1 dim=32 lengths=133,133 mask=causal layout=sbhd",
+        f"{BASE} {ALL}",
+    ):
         arguments = ["run", "--problem", text, "--forward", "ring", "--backward", "ring"]
         tool.expect_pass([*arguments, "--ranks", 3, "--output", "threads.safetensors"])
         run = tool(
@@ -76,7 +81,7 @@ def refusals(tool):
     run = tool(
         "run",
         "--problem",
-        PACKED + " softcap=3",
+        PACKED + " fp8=current",
         "--communicator",
         "mpi",
         "--json",

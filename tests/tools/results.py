@@ -107,7 +107,7 @@ def output_contents(tool):
 def an_existing_output_survives(tool):
     with open(tool.path("kept"), "w") as file:
         file.write("old")
-    run = tool("run", "--problem", PACKED + " window=1,0", "--output", "kept")
+    run = tool("run", "--problem", PACKED + " fp8=mxfp8", "--output", "kept")
     tool.expect(run.code == 2, run.err)
     with open(tool.path("kept")) as file:
         tool.expect(file.read() == "old", "a declined run overwrote its output")
@@ -121,7 +121,7 @@ def missing_dout(tool):
     report = tool.expect_pass(
         ["run", "--input", "some.safetensors", "--output", "again.safetensors"]
     )
-    tool.expect(any("no dout" in note for note in report["notes"]), str(report["notes"]))
+    tool.expect(any("dout is drawn" in note for note in report["notes"]), str(report["notes"]))
     same_results(tool, "full.safetensors", "again.safetensors")
 
 

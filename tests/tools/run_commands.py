@@ -10,11 +10,15 @@ import bad_input
 import hostile_files
 import processes
 import results
+import score_terms
+import side_files
 
 GROUPS = {
     "bad_input": bad_input.cases,
     "hostile_files": hostile_files.cases,
     "results": results.cases,
+    "score_terms": score_terms.cases,
+    "side_files": side_files.cases,
     "processes": processes.cases,
 }
 

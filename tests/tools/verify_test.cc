@@ -17,7 +17,9 @@ class Verified : public testing::Test {
  protected:
   void SetUp() override {
     auto source = resolve_source(
-        "dtype=f32 heads=4/2 dim=16 lengths=40,0,7 padded=48,2,7 mask=causal", "", 5);
+        "dtype=f32 heads=4/2 dim=16 lengths=40,0,7 padded=48,2,7 mask=causal bias=1,h "
+        "sink=learnable max_logit=true",
+        "", 5);
     ASSERT_TRUE(source.ok());
     auto inputs = make_inputs(*source);
     ASSERT_TRUE(inputs.ok());
@@ -42,6 +44,7 @@ class Verified : public testing::Test {
     report.measures = measure_all(inputs_, results_, reference_);
     report.checks = check_measures(report.measures, bars(DType::kF32, 1));
     report.checks.push_back(check_padding(inputs_.problem, results_));
+    report.checks.push_back(check_max_logit(results_));
     return report_run(report);
   }
 
@@ -96,6 +99,39 @@ TEST_F(Verified, AShiftedLseFails) {
 TEST_F(Verified, AnInfinityOnOneSideFails) {
   store(results_.lse.view, 5, 2, 0, -std::numeric_limits<double>::infinity());
   EXPECT_EQ(failures(outcome()), Names{"lse -inf"});
+}
+
+TEST_F(Verified, OneWrongValueOfAHeadFails) {
+  store(results_.dsink.view, 0, 3, 0, 1.0001 * load(results_.dsink.view, 0, 3, 0));
+  EXPECT_EQ(failures(outcome()), Names{"dsink"});
+  store(results_.max_logit.view, 0, 1, 0, load(results_.max_logit.view, 0, 1, 0) + 1e-3);
+  EXPECT_EQ(failures(outcome()), (Names{"max_logit", "dsink"}));
+}
+
+TEST_F(Verified, AWrongElementOfTheBiasGradientFails) {
+  store(results_.dbias.view, 7, 1, 5, load(results_.dbias.view, 7, 1, 5) + 0.01);
+  EXPECT_EQ(failures(outcome()), Names{"dbias"});
+}
+
+TEST_F(Verified, RanksAddUpAndAgreeOnTheLargestLogits) {
+  RankResults first;
+  first.call = results_.call;
+  static_cast<ResultTensors&>(first) = make_rank_results(*results_.call, 0);
+  GroupResults twice = make_group_results(inputs_.problem);
+  for (const auto& [name, tensor] : present(first)) {
+    for (int64_t i = 0; !has_rows(name) && i < tensor->view.heads; ++i) {
+      store(tensor->view, 0, i, 0, 0.5);
+    }
+  }
+  gather(first, results_.call->partition(), 0, twice);
+  EXPECT_EQ(twice.unequal_max_logits, 0);
+  store(first.max_logit.view, 0, 2, 0, 0.75);
+  gather(first, results_.call->partition(), 1, twice);
+  EXPECT_EQ(load(twice.dsink.view, 0, 3, 0), 1.0);
+  EXPECT_EQ(load(twice.dbias.view, 0, 1, 0), 1.0);
+  EXPECT_EQ(load(twice.max_logit.view, 0, 2, 0), 0.5);
+  EXPECT_EQ(twice.unequal_max_logits, 1);
+  EXPECT_FALSE(check_max_logit(twice).pass());
 }
 
 TEST_F(Verified, ATouchedPaddingRowFails) {

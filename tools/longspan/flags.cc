@@ -145,6 +145,8 @@ void add_commands(CLI::App& app, Raw& raw) {
   CLI::App* support =
       app.add_subcommand("support", "Print which strategy and provider offers what");
   support->add_option("--format", raw.arguments.format, "markdown or json (default markdown)");
+  support->add_option("--json", raw.arguments.json,
+                      "write the matrix as JSON to FILE, or - for standard output");
   name_values(app);
 }
 

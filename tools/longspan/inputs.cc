@@ -124,9 +124,10 @@ Result<Tensor> bias_input(const Source& source) {
 }
 
 /// Inputs that the problem has, but the file (if any) has not.
-std::vector<std::string> missing(const Source& source) {
+std::vector<std::string> missing(const Source& source, bool forward_only) {
   const Problem& problem = source.problem;
-  std::vector<std::string> names = {"q", "k", "v", "dout"};
+  std::vector<std::string> names = {"q", "k", "v"};
+  if (!forward_only) names.emplace_back("dout");
   for (const char* name : {"sink", "alibi_slopes", "bias"}) {
     if (has_side_tensor(problem, name)) names.emplace_back(name);
   }
@@ -136,8 +137,8 @@ std::vector<std::string> missing(const Source& source) {
   return names;
 }
 
-std::vector<std::string> notes_on(const Source& source) {
-  std::vector<std::string> drawn = missing(source);
+std::vector<std::string> notes_on(const Source& source, bool forward_only) {
+  std::vector<std::string> drawn = missing(source, forward_only);
   std::vector<std::string> notes;
   if (std::erase(drawn, "alibi_slopes") > 0)
     notes.emplace_back("alibi_slopes are the default ones");
@@ -182,7 +183,7 @@ Result<Source> resolve_source(const std::string& text, const std::string& path,
   return source;
 }
 
-Result<Inputs> make_inputs(const Source& source) {
+Result<Inputs> make_inputs(const Source& source, bool forward_only) {
   LONGSPAN_CHECK_OK(fits_in_memory(input_bytes(source.problem), "q, k, v, dout and bias"));
   Inputs inputs;
   inputs.problem = source.problem;
@@ -190,11 +191,13 @@ Result<Inputs> make_inputs(const Source& source) {
   LONGSPAN_TRY(inputs.q, input(source, "q", Draw::kQ));
   LONGSPAN_TRY(inputs.k, input(source, "k", Draw::kK));
   LONGSPAN_TRY(inputs.v, input(source, "v", Draw::kV));
-  LONGSPAN_TRY(inputs.dout, input(source, "dout", Draw::kDout));
+  if (!forward_only) {
+    LONGSPAN_TRY(inputs.dout, input(source, "dout", Draw::kDout));
+  }
   LONGSPAN_TRY(inputs.sink, sink_input(source));
   LONGSPAN_TRY(inputs.slopes, slopes_input(source));
   LONGSPAN_TRY(inputs.bias, bias_input(source));
-  inputs.notes = notes_on(source);
+  inputs.notes = notes_on(source, forward_only);
   return inputs;
 }
 

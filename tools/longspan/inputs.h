@@ -36,7 +36,8 @@ struct Inputs {
 
 /// Reads the tensors of the file, draws those that it does not hold. Elements that belong to no
 /// token are 0 where they are drawn. Slopes that the file does not hold are default_alibi_slopes.
-Result<Inputs> make_inputs(const Source& source);
+/// Forward alone has no dout.
+Result<Inputs> make_inputs(const Source& source, bool forward_only = false);
 
 /// Views of sink, slopes and bias; softcap and dropout are the problem's.
 SideOperands side_operands(const Inputs& inputs);

@@ -40,13 +40,12 @@ NamedTensor of_side(const Problem& problem, std::string_view name, const Tensor&
           .bytes = {tensor.memory.data(), tensor.memory.size()}};
 }
 
-/// Forward alone uses no dout.
 std::vector<NamedTensor> inputs_and_results(const Inputs& inputs, const GroupResults& results) {
   const Problem& problem = inputs.problem;
   std::vector<NamedTensor> tensors = {of_rows(problem, "q", inputs.q),
                                       of_rows(problem, "k", inputs.k),
                                       of_rows(problem, "v", inputs.v)};
-  if (!results.call->explanation().forward_only) {
+  if (inputs.dout.view.data != nullptr) {
     tensors.push_back(of_rows(problem, "dout", inputs.dout));
   }
   for (const auto& [name, tensor] : {std::pair{"sink", &inputs.sink},

@@ -82,7 +82,7 @@ Result<Prepared> prepare(const Arguments& arguments, const Session& session) {
   }
   if (!prepared.explanation.ok()) return prepared;
   const auto begin = Clock::now();
-  LONGSPAN_TRY(prepared.inputs, make_inputs(prepared.source));
+  LONGSPAN_TRY(prepared.inputs, make_inputs(prepared.source, prepared.explanation.forward_only));
   prepared.inputs_seconds = seconds_since(begin);
   return prepared;
 }

@@ -43,7 +43,9 @@ ShardInputs shard_inputs(const Inputs& inputs, const Partition& partition, int r
   owned.q = shard_of(inputs.q, problem, "q", partition.q(rank), q);
   owned.k = shard_of(inputs.k, problem, "k", partition.k(rank), k);
   owned.v = shard_of(inputs.v, problem, "v", partition.k(rank), k);
-  owned.dout = shard_of(inputs.dout, problem, "dout", partition.q(rank), q);
+  if (inputs.dout.view.data != nullptr) {
+    owned.dout = shard_of(inputs.dout, problem, "dout", partition.q(rank), q);
+  }
   shard.q = owned.q.view;
   shard.k = owned.k.view;
   shard.v = owned.v.view;

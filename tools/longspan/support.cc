@@ -178,7 +178,8 @@ Outcome support_command(const Arguments& arguments) {
   const auto matrix = support_matrix();
   if (!matrix.ok()) return failed(matrix.error(), "", 0);
   Outcome outcome;
-  outcome.text = arguments.format == "json" ? dump(matrix_json(*matrix)) : markdown(*matrix);
+  outcome.json = matrix_json(*matrix);
+  outcome.text = arguments.format == "json" ? dump(outcome.json) : markdown(*matrix);
   return outcome;
 }
 

@@ -23,6 +23,7 @@ Check none_allowed(std::string name, int64_t count, std::string detail) {
 
 /// dout of rows without a token is no part of the problem.
 double rms_of_dout(const Inputs& inputs) {
+  if (inputs.dout.view.data == nullptr) return 0;  // forward alone
   Tensor dout = whole_tensor(inputs.problem, tensor_spec(inputs.problem, "dout"));
   std::copy_n(inputs.dout.memory.data(), inputs.dout.memory.size(), dout.memory.data());
   clear_padding(dout, token_rows(inputs.problem, Side::kQuery));
