@@ -4,10 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <string>
+#include <tuple>
+#include <vector>
 
 #include "numbers.h"
 #include "progress.h"
 #include "testkit/cases.h"
+#include "testkit/modifications.h"
+#include "testkit/options.h"
 #include "testkit/oracle.h"
 #include "testkit/pairs.h"
 
@@ -16,10 +21,12 @@ namespace {
 
 constexpr double kMostLoss = 1.05;
 
-class EightRanks : public testing::TestWithParam<const char*> {};
+class EightRanks : public testing::TestWithParam<std::tuple<const char*, const char*>> {};
 
 TEST_P(EightRanks, AreAsNearToFloat64AsOne) {
-  Case c{.problem = fmt::format("dtype={} heads=8/2 dim=64 lengths=700,68 mask=causal", GetParam()),
+  const auto& [dtype, terms] = GetParam();
+  Case c{.problem =
+             fmt::format("dtype={} heads=8/2 dim=64 lengths=700,68 mask=causal {}", dtype, terms),
          .partition = "zigzag"};
   const tool::Inputs inputs = inputs_of(c);
   const auto alone = run_case(c, inputs, shared_device());
@@ -41,24 +48,52 @@ TEST_P(EightRanks, AreAsNearToFloat64AsOne) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, EightRanks, testing::Values("f16", "bf16"));
+INSTANTIATE_TEST_SUITE_P(
+    Types, EightRanks,
+    testing::Combine(testing::Values("f16", "bf16"),
+                     testing::Values("",
+                                     "window=200,0 softcap=20 alibi=default sink=learnable "
+                                     "dropout=0.1 prefix=9,9 max_logit=true")));
+
+void expect_reference_is_the_definition(const Case& c) {
+  SCOPED_TRACE(text(c));
+  const tool::Inputs inputs = inputs_of(c);
+  tool::Progress progress(false);
+  const auto reference = tool::compute_reference(inputs, shared_device(), progress);
+  ASSERT_TRUE(reference.ok()) << reference.error().text();
+  const tool::Reference definition = attend_by_definition(inputs);
+  const auto expected = tool::present(definition);
+  const auto actual = tool::present(*reference);
+  ASSERT_EQ(actual.size(), expected.size());
+  for (size_t i = 0; i < actual.size(); ++i) {
+    const TensorView& view = expected[i].tensor->view;
+    if (actual[i].name == "lse" || actual[i].name == "max_logit") {
+      const tool::Measure logits = tool::measure_lse(actual[i].tensor->view, view);
+      EXPECT_EQ(logits.inf_mismatches, 0) << actual[i].name;
+      EXPECT_LE(logits.max_abs, 1e-12) << actual[i].name;
+      continue;
+    }
+    const bool sums_of_ds = actual[i].name == "dq" || actual[i].name == "dk";
+    EXPECT_LE(tool::measure(actual[i].tensor->view, view, 1).relative_rms,
+              sums_of_ds ? 1e-12 : 1e-13)
+        << actual[i].name;
+  }
+}
 
 TEST(Reference, IsWhatTheDefinitionSays) {
-  tool::Progress progress(false);
   for (const std::string& feature : features()) {
-    const Case c{.problem = "dtype=f64 " + feature};
-    SCOPED_TRACE(c.problem);
-    const tool::Inputs inputs = inputs_of(c);
-    const auto reference = tool::compute_reference(inputs, shared_device(), progress);
-    ASSERT_TRUE(reference.ok()) << reference.error().text();
-    const tool::Reference definition = attend_by_definition(inputs);
-    EXPECT_LE(tool::measure(reference->o.view, definition.o.view, 1).relative_rms, 1e-13);
-    EXPECT_LE(tool::measure(reference->dq.view, definition.dq.view, 1).relative_rms, 1e-12);
-    EXPECT_LE(tool::measure(reference->dk.view, definition.dk.view, 1).relative_rms, 1e-12);
-    EXPECT_LE(tool::measure(reference->dv.view, definition.dv.view, 1).relative_rms, 1e-13);
-    const tool::Measure lse = tool::measure_lse(reference->lse.view, definition.lse.view);
-    EXPECT_EQ(lse.inf_mismatches, 0);
-    EXPECT_LE(lse.max_abs, 1e-12);
+    expect_reference_is_the_definition({.problem = "dtype=f64 " + feature});
+  }
+}
+
+TEST(Reference, IsWhatTheDefinitionSaysOfEveryOption) {
+  for (const Option& option : options()) {
+    for (const char* shape :
+         {"heads=4/2 dim=16 lengths=37,0,20 mask=causal layout=thd",
+          "heads=6/2 dim=5 lengths=21,30 kv_lengths=40,12 padded=22,30 mask=bottom_right"}) {
+      expect_reference_is_the_definition(
+          with_option({.problem = fmt::format("dtype=f64 {}", shape)}, option));
+    }
   }
 }
 
@@ -112,6 +147,12 @@ TEST_P(Derivatives, AreTheGradients) {
   expect_gradient(inputs_.q.view, results->dq.view, "dq");
   expect_gradient(inputs_.k.view, results->dk.view, "dk");
   expect_gradient(inputs_.v.view, results->dv.view, "dv");
+  if (results->dsink.view.data != nullptr) {
+    expect_gradient(inputs_.sink.view, results->dsink.view, "dsink");
+  }
+  if (results->dbias.view.data != nullptr) {
+    expect_gradient(inputs_.bias.view, results->dbias.view, "dbias");
+  }
 }
 
 constexpr const char* kTiny =
@@ -130,6 +171,29 @@ INSTANTIATE_TEST_SUITE_P(Engine, Derivatives,
                                               .forward = "all_gather",
                                               .backward = "head_parallel",
                                               .partition = "balanced"}));
+
+std::vector<Case> cases_of_terms() {
+  std::vector<Case> cases;
+  const auto add = [&](const std::string& terms, const std::string& modification) {
+    cases.push_back({.problem = fmt::format("{} {}", kTiny, terms),
+                     .ranks = 2,
+                     .forward = cases.size() % 2 == 0 ? "ring" : "all_to_all",
+                     .backward = cases.size() % 3 == 0 ? "head_parallel" : "all_gather",
+                     .partition = "zigzag",
+                     .provider = cases.size() % 2 == 0 ? "cpu/tiled" : "cpu/reference",
+                     .modification = modification});
+  };
+  for (const char* terms : {"softcap=0.8", "alibi=default", "bias=1,1", "bias=b,1", "bias=1,h",
+                            "bias=b,h", "bias=1,1,1,s", "sink=off_by_one", "sink=learnable",
+                            "dropout=0.4", "window=1,0", "prefix=2,1", "chunk=2"}) {
+    add(terms, "");
+  }
+  for (const std::string& name : modification_names()) add("", name);
+  add("softcap=1.5 alibi=default bias=b,h sink=learnable dropout=0.3 window=2,1 prefix=1,0", "all");
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Terms, Derivatives, testing::ValuesIn(cases_of_terms()));
 
 }  // namespace
 }  // namespace longspan::testkit

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "rank.h"
-#include "testkit/flight.h"
 #include "testkit/modifications.h"
 
 namespace longspan::testkit {
@@ -26,22 +25,28 @@ Result<tool::GroupResults> gathered(const Case& c, const tool::Inputs& inputs,
   return whole;
 }
 
-Result<tool::RankResults> backward_of_rank(const Case& c, const tool::Inputs& inputs,
-                                           const tool::GroupResults& forward,
-                                           std::shared_ptr<Communicator> communicator) {
-  const int rank = communicator->rank();
-  LONGSPAN_TRY(const auto engine,
-               Engine::create(options_of(c), std::move(communicator), shared_device()));
-  LONGSPAN_TRY(auto call, engine->prepare(inputs.problem));
-  Flight flight = make_flight(inputs, std::move(call), rank);
-  const std::vector<int64_t> rows = flight.call->partition().q_indices(inputs.problem, rank);
-  tool::scatter_rows(forward.o.view, flight.o.view, rows);
-  tool::scatter_rows(forward.lse.view, flight.lse.view, rows);
-  LONGSPAN_CHECK_OK(backward(*engine, flight));
-  tool::RankResults results;
-  results.call = flight.call;
-  static_cast<tool::ResultTensors&>(results) = std::move(flight);
-  return results;
+using Play = std::function<Status(Engine& engine, Flight& flight, int rank)>;
+
+/// One flight a rank, and what `play` makes of it.
+Result<tool::GroupResults> play_flights(const Case& c, const tool::Inputs& inputs,
+                                        const Play& play) {
+  Communicators communicators = make_threads_communicators(Topology::blocks(c.ranks, c.nodes));
+  std::vector<RankOutcome> ranks(communicators.size());
+  for_each_rank(std::move(communicators), [&](std::shared_ptr<Communicator> communicator) {
+    const int rank = communicator->rank();
+    ranks[static_cast<size_t>(rank)] = [&]() -> Result<tool::RankResults> {
+      LONGSPAN_TRY(const auto engine,
+                   Engine::create(options_of(c), std::move(communicator), shared_device()));
+      LONGSPAN_TRY(auto call, engine->prepare(inputs.problem));
+      Flight flight = make_flight(inputs, std::move(call), rank);
+      LONGSPAN_CHECK_OK(play(*engine, flight, rank));
+      tool::RankResults results;
+      results.call = flight.call;
+      static_cast<tool::ResultTensors&>(results) = std::move(flight);
+      return results;
+    }();
+  });
+  return gathered(c, inputs, ranks);
 }
 
 }  // namespace
@@ -70,15 +75,23 @@ Result<tool::GroupResults> run_group(const Case& c, const tool::Inputs& inputs,
   return gathered(c, inputs, ranks);
 }
 
+Result<tool::GroupResults> run_flights(const Case& c, const tool::Inputs& inputs,
+                                       const std::function<void(Flight&)>& edit) {
+  return play_flights(c, inputs, [&](Engine& engine, Flight& flight, int) -> Status {
+    edit(flight);
+    LONGSPAN_CHECK_OK(forward(engine, flight));
+    return c.backward == kNoStrategy ? Status() : backward(engine, flight);
+  });
+}
+
 Result<tool::GroupResults> run_backward(const Case& c, const tool::Inputs& inputs,
                                         const tool::GroupResults& forward) {
-  Communicators communicators = make_threads_communicators(Topology::blocks(c.ranks, c.nodes));
-  std::vector<RankOutcome> ranks(communicators.size());
-  for_each_rank(std::move(communicators), [&](std::shared_ptr<Communicator> communicator) {
-    const auto rank = static_cast<size_t>(communicator->rank());
-    ranks[rank] = backward_of_rank(c, inputs, forward, std::move(communicator));
+  return play_flights(c, inputs, [&](Engine& engine, Flight& flight, int rank) {
+    const std::vector<int64_t> rows = flight.call->partition().q_indices(inputs.problem, rank);
+    tool::scatter_rows(forward.o.view, flight.o.view, rows);
+    tool::scatter_rows(forward.lse.view, flight.lse.view, rows);
+    return backward(engine, flight);
   });
-  return gathered(c, inputs, ranks);
 }
 
 Result<std::vector<std::shared_ptr<const Call>>> prepare_group(const Case& c) {

@@ -7,6 +7,7 @@
 
 #include "longspan/communicator.h"
 #include "testkit/conformance.h"
+#include "testkit/flight.h"
 
 namespace longspan::testkit {
 
@@ -20,6 +21,10 @@ void for_each_rank(Communicators communicators,
 /// As run_case, over these communicators.
 Result<tool::GroupResults> run_group(const Case& c, const tool::Inputs& inputs,
                                      Communicators communicators);
+
+/// As run_case, on flights that `edit` may change before they start.
+Result<tool::GroupResults> run_flights(const Case& c, const tool::Inputs& inputs,
+                                       const std::function<void(Flight&)>& edit);
 
 /// Backward alone, given the O and LSE of another run. The case's backward must not need what its
 /// forward keeps.

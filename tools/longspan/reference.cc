@@ -4,7 +4,9 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -97,6 +99,11 @@ Status in_parts(const Problem& problem, std::span<const PlacedTile> tiles, Progr
   return {};
 }
 
+std::optional<std::string> modification_key(const Problem& problem) {
+  if (!problem.modification) return std::nullopt;
+  return problem.modification.functions->key;
+}
+
 TileProblem tile_problem(const Problem& problem, Direction direction) {
   const bool windowed = problem.window_left >= 0 || problem.window_right >= 0;
   return {.direction = direction,
@@ -118,7 +125,7 @@ TileProblem tile_problem(const Problem& problem, Direction direction) {
                        .paged = false,  // the whole tensors are not
                        .deterministic = false,
                        .fp8 = Fp8::kNone,
-                       .modification = {}}};
+                       .modification = modification_key(problem)}};
 }
 
 ScoreTerms score_terms(const Inputs& inputs) {
@@ -126,7 +133,7 @@ ScoreTerms score_terms(const Inputs& inputs) {
           .softcap = inputs.problem.softcap,
           .slopes = inputs.slopes.view,
           .bias = inputs.bias.view,
-          .modification = nullptr,
+          .modification = inputs.problem.modification.functions.get(),
           .dropout = inputs.problem.dropout_values()};
 }
 
