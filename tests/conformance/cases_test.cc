@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "longspan/schedule.h"
 #include "numbers.h"
 #include "testkit/conformance.h"
 #include "testkit/pairs.h"
@@ -216,6 +217,34 @@ TEST(Cases, LargeDimsOverThreeOddDocuments) {
   }
 }
 
+/// Index math alone: no tensor of this size is made.
+TEST(Cases, OffsetsBeyondThirtyTwoBits) {
+  constexpr int64_t kRows = int64_t{1} << 31;
+  TensorView view = packed_view(nullptr, DType::kBF16, kRows, 64, 576);
+  EXPECT_EQ(view.offset(kRows - 1, 63), (kRows - 1) * 64 * 576 + 63 * 576);
+  EXPECT_EQ(view.extent_bytes(), kRows * 64 * 576 * 2);
+  const std::vector<int32_t> pages = {3, 2147483646};
+  view.batch = 2;
+  view.seq = 16;
+  view.stride_batch = 16 * 64 * 576;
+  view.pages = pages.data();
+  EXPECT_EQ(view.offset(17, 1), 2147483646LL * 16 * 64 * 576 + 64 * 576 + 576);
+}
+
+TEST(Cases, MessagesBeyondThirtyTwoBits) {
+  const Problem problem =
+      *parse_problem("dtype=bf16 heads=8/8 dim=128 lengths=2147483648 mask=none");
+  const Setting setting{.problem = problem,
+                        .partition = *Partition::make(problem, PartitionKind::kContiguous, 2),
+                        .topology = Topology::blocks(2, 1),
+                        .forward = "ring",
+                        .backward = "ring"};
+  const Strategy& ring = **find_strategy("ring");
+  const int64_t half = (int64_t{1} << 30) * 8 * (128 + 128);  // elements of k and v of one rank
+  EXPECT_EQ(ring.build(setting, Direction::kForward, 0)->bytes_sent(), half * 2);
+  EXPECT_EQ(ring.build(setting, Direction::kBackward, 1)->bytes_sent(), half * (2 + 4));
+}
+
 constexpr const char* kManyRows = " heads=1/1 dim=8 lengths=65537 mask=causal";
 
 TEST(Cases, MoreRowsThanSixteenBitsCount) {
@@ -230,8 +259,8 @@ TEST(Cases, MoreRowsThanSixteenBitsCount) {
 
 /// float64 by one rank of cpu/tiled, which other cases hold against the definition: the row-wise
 /// reference takes a minute here.
-tool::Reference float64_of(const tool::Inputs& inputs) {
-  const Case c{.problem = std::string("dtype=f64") + kManyRows};
+tool::Reference float64_of(const std::string& problem, const tool::Inputs& inputs) {
+  const Case c{.problem = "dtype=f64" + problem};
   tool::Inputs wide = inputs_of(c);
   copy_values(inputs.q.view, wide.q.view);
   copy_values(inputs.k.view, wide.k.view);
@@ -247,9 +276,12 @@ tool::Reference float64_of(const tool::Inputs& inputs) {
 }
 
 TEST(Cases, ManyRowsOnBothSides) {
-  const Case c{.problem = std::string("dtype=f32") + kManyRows, .ranks = 2, .partition = "zigzag"};
-  const tool::Inputs inputs = inputs_of(c);
-  expect_right_run(c, inputs, float64_of(inputs));
+  for (const char* window : {"", " window=40,0", " chunk=300 prefix=20"}) {
+    const std::string problem = std::string(kManyRows) + window;
+    const Case c{.problem = "dtype=f32" + problem, .ranks = 2, .partition = "zigzag"};
+    const tool::Inputs inputs = inputs_of(c);
+    expect_right_run(c, inputs, float64_of(problem, inputs));
+  }
 }
 
 }  // namespace
