@@ -193,19 +193,27 @@ TEST(TiledTerms, SeveralBlocksGiveTheDefinition) {
   }
 }
 
-TEST(TiledTerms, ThreadsChangeNoBitOfSharedBias) {
-  const Device one = device(1);
+void check_threads(Case c, const Terms& terms) {
+  Scene scene = make_scene(std::move(c), terms, 9);
+  const SceneOutcome expected = run_scene(tiled(), scene, device(1), DType::kF32);
   const Device many = device(5);
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    const SceneOutcome r = run_scene(tiled(), scene, many, DType::kF32);
+    ASSERT_EQ(r.gradients.dq.values(), expected.gradients.dq.values()) << scene.text();
+    ASSERT_EQ(r.gradients.dk.values(), expected.gradients.dk.values()) << scene.text();
+    ASSERT_EQ(r.gradients.dv.values(), expected.gradients.dv.values()) << scene.text();
+    ASSERT_EQ(r.dbias.values(), expected.dbias.values()) << scene.text();
+  }
+}
+
+TEST(TiledTerms, ThreadsChangeNoBitOfSharedBias) {
+  Case packed = blocks_case(DType::kF32, {});  // tiles that share nothing but the bias
+  packed.problem.capacity_q = packed.problem.capacity_k = 4000;
+  packed.tiles.clear();
+  for (int64_t i = 0; i < 200; ++i) packed.tiles.push_back(make_placed(20 * i, 20, 20 * i, 20, {}));
   for (const Bias bias : kBiases) {
-    Scene scene = make_scene(blocks_case(DType::kF32, {-kUnbounded, 40}), all_terms(bias), 9);
-    const SceneOutcome expected = run_scene(tiled(), scene, one, DType::kF32);
-    for (int repeat = 0; repeat < 3; ++repeat) {
-      const SceneOutcome r = run_scene(tiled(), scene, many, DType::kF32);
-      ASSERT_EQ(r.gradients.dq.values(), expected.gradients.dq.values()) << scene.text();
-      ASSERT_EQ(r.gradients.dk.values(), expected.gradients.dk.values()) << scene.text();
-      ASSERT_EQ(r.gradients.dv.values(), expected.gradients.dv.values()) << scene.text();
-      ASSERT_EQ(r.dbias.values(), expected.dbias.values()) << scene.text();
-    }
+    check_threads(blocks_case(DType::kF32, {-kUnbounded, 40}), all_terms(bias));
+    check_threads(packed, {.bias = bias});
   }
 }
 

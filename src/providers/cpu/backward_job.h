@@ -82,16 +82,16 @@ struct BackwardStep {
   int64_t position = 0;
 };
 
-/// How tiles become work items. Gradients of a bias that heads or tiles share are added in a fixed
-/// order: one item does all heads of a block of keys, and one tile follows the other.
+/// How tiles become work items. Elements of a bias may be those of several tiles, and of all heads
+/// unless it is per head. Their gradients are added in a fixed order: one tile follows the other,
+/// and one item does all heads of a block of keys.
 class BackwardOrder {
  public:
   BackwardOrder(const TileProblem& problem, int64_t block) : problem_(problem), block_(block) {
     const Bias bias = problem.features.bias;
     const bool per_head = bias == Bias::kNone || bias == Bias::k1H || bias == Bias::kBH;
-    const bool per_sequence = bias == Bias::kNone || bias == Bias::kB1 || bias == Bias::kBH;
     parts_ = per_head ? problem.heads_kv : 1;
-    writes_ = per_sequence ? Writes::kQueryAndKeyRows : Writes::kShared;
+    writes_ = bias == Bias::kNone ? Writes::kQueryAndKeyRows : Writes::kShared;
   }
 
   Writes writes() const { return writes_; }

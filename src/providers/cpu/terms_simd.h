@@ -24,8 +24,7 @@ struct LogitBlock {
   T* derivative = nullptr;  // out: derivative of the softcap
 };
 
-/// Factors of dropout: `factor` for pairs that are kept, 0 for others. All rows and lanes are
-/// filled, those of padding with numbers of no meaning.
+/// Factors of dropout: `factor` for pairs that are kept, 0 for others.
 template <class T>
 struct DropoutBlock {
   T* factors = nullptr;  // [rows][ld]

@@ -145,7 +145,7 @@ void TiledTerms<T>::make_dropout(const PairBlock& pairs, const TermsScratch<T>& 
   terms_simd_.dropout({.factors = s.dropout,
                        .ld = block_,
                        .lanes = padded(forward_ ? pairs.nq : pairs.nk),
-                       .rows = padded(forward_ ? pairs.nk : pairs.nq),
+                       .rows = forward_ ? pairs.nk : pairs.nq,
                        .row_token = forward_ ? keys.data() : queries.data(),
                        .lane_token = forward_ ? queries.data() : keys.data(),
                        .lanes_are_queries = forward_,
