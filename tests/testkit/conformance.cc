@@ -107,9 +107,8 @@ tool::Reference reference_of(const tool::Inputs& inputs, bool forward_only) {
   return required(make_reference(inputs, shared_device(), forward_only));
 }
 
-std::vector<tool::NamedMeasure> expect_right(const tool::Inputs& inputs,
-                                             const tool::GroupResults& results,
-                                             const tool::Reference& reference, double logit) {
+Judgement judge(const tool::Inputs& inputs, const tool::GroupResults& results,
+                const tool::Reference& reference, double logit) {
   std::vector<tool::NamedMeasure> measures = tool::measure_all(inputs, results, reference);
   tool::Bars bars = tool::bars(inputs.problem.dtype, tool::largest_finite(reference.lse.view));
   bars.relative_rms = std::max(bars.relative_rms, ulp_of(logit, inputs.problem.dtype));
@@ -117,9 +116,18 @@ std::vector<tool::NamedMeasure> expect_right(const tool::Inputs& inputs,
   if (small && !all_pass(tool::check_measures(measures, bars))) {
     count_rounded_statistics(inputs, reference, measures);
   }
-  expect_passes(tool::check_measures(measures, bars));
-  expect_passes({tool::check_padding(inputs.problem, results), tool::check_max_logit(results)});
-  return measures;
+  std::vector<tool::Check> checks = tool::check_measures(measures, bars);
+  checks.push_back(tool::check_padding(inputs.problem, results));
+  checks.push_back(tool::check_max_logit(results));
+  return {std::move(measures), std::move(checks)};
+}
+
+std::vector<tool::NamedMeasure> expect_right(const tool::Inputs& inputs,
+                                             const tool::GroupResults& results,
+                                             const tool::Reference& reference, double logit) {
+  Judgement judgement = judge(inputs, results, reference, logit);
+  expect_passes(judgement.checks);
+  return std::move(judgement.measures);
 }
 
 void expect_declined(const Case& c) {

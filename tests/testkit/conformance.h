@@ -49,10 +49,20 @@ Result<tool::GroupResults> run_case(const Case& c, const tool::Inputs& inputs, c
 /// make_reference(), which must succeed.
 tool::Reference reference_of(const tool::Inputs& inputs, bool forward_only = false);
 
+/// Figures of all results, and what was verified of them.
+struct Judgement {
+  std::vector<tool::NamedMeasure> measures;
+  std::vector<tool::Check> checks;
+};
+
 /// Results against float64, whole tensors: NaN first, then -inf positions, the bars of the dtype,
-/// the rows that hold no token, and largest logits that all ranks know. Returns the figures.
-/// `logit`: the largest magnitude of a logit, where the case knows that it is large: its bars are
-/// then one ulp of that in the accumulator type, if that is more.
+/// the rows that hold no token, and largest logits that all ranks know. `logit`: the largest
+/// magnitude of a logit, where the case knows that it is large: its bars are then one ulp of that
+/// in the accumulator type, if that is more.
+Judgement judge(const tool::Inputs& inputs, const tool::GroupResults& results,
+                const tool::Reference& reference, double logit = 1);
+
+/// judge(), all of whose checks must pass. Returns the figures.
 std::vector<tool::NamedMeasure> expect_right(const tool::Inputs& inputs,
                                              const tool::GroupResults& results,
                                              const tool::Reference& reference, double logit = 1);
