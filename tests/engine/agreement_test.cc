@@ -73,7 +73,14 @@ TEST(Agreement, DifferentProblems) {
   expect_disagreement({.problem = "dtype=f32 heads=4/2 dim=8 lengths=20,10 mask=none"}, "mask");
   expect_disagreement({.problem = "dtype=f32 heads=4/2 align=bottom_right" + rest}, "align");
   expect_disagreement({.problem = "dtype=f32 heads=4/2 scale=0.5" + rest}, "scale");
-  expect_disagreement({.problem = "dtype=f32 heads=4/2 window=4,0" + rest}, "other keys");
+  for (const char* key :
+       {"window=4,0", "prefix=3,0", "chunk=7", "softcap=5", "alibi=default", "bias=b,1",
+        "sink=off_by_one", "dropout=0.1", "dropout_seed=4", "fp8=current", "deterministic=true",
+        "invariant=true", "max_logit=true"}) {
+    const std::string text(key);
+    expect_disagreement({.problem = "dtype=f32 heads=4/2 " + text + rest},
+                        text.substr(0, text.find('=')));
+  }
 }
 
 TEST(Agreement, DifferentLayouts) {

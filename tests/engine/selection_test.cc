@@ -43,22 +43,27 @@ TEST(Create, BadArguments) {
   expect_invalid(Engine::create(options, communicator, shared_device()), "halves");
 }
 
-TEST(Refusal, KeysThatNobodyHonours) {
-  for (const char* key : {" window=4,0", " softcap=20", " sink=learnable", " dropout=0.2"}) {
-    const auto call = one_rank()->prepare(problem(key));
-    const std::string text(key + 1);
-    const std::string name = text.substr(0, text.find('='));
-    for (const char* direction : {"forward", "backward"}) {
-      for (const char* provider : {"cpu/tiled", "cpu/reference"}) {
-        expect_refused(call, ErrorCode::kUnsupported,
-                       std::string(direction) + " " + provider + " declines (key): ");
-      }
+TEST(Refusal, Fp8IsDeclinedInBothDirections) {
+  const auto call = one_rank()->prepare(problem(" fp8=current"));
+  for (const char* direction : {"forward", "backward"}) {
+    for (const char* provider : {"cpu/tiled", "cpu/reference"}) {
+      expect_refused(call, ErrorCode::kUnsupported,
+                     std::string(direction) + " " + provider + " declines (fp8): ");
     }
-    EXPECT_THAT(call.error().message, HasSubstr(name));
-    EXPECT_THAT(call.error().message, HasSubstr("remove the key"));
-    // A strategy that was passed over is not why this fails.
-    EXPECT_THAT(call.error().message, testing::Not(HasSubstr("head_parallel")));
   }
+  EXPECT_THAT(call.error().message, HasSubstr("fp8=current is not offered; remove fp8"));
+  // A strategy that was passed over is not why this fails.
+  EXPECT_THAT(call.error().message, testing::Not(HasSubstr("head_parallel")));
+}
+
+TEST(Refusal, PagesAreDeclinedInBackwardAlone) {
+  const auto call = one_rank()->prepare(problem(" page=4"));
+  for (const char* provider : {"cpu/tiled", "cpu/reference"}) {
+    expect_refused(call, ErrorCode::kUnsupported,
+                   std::string("backward ") + provider + " declines (page): ");
+  }
+  EXPECT_THAT(call.error().message, testing::Not(HasSubstr("forward cpu")));
+  EXPECT_THAT(call.error().message, HasSubstr("ask for forward alone"));
 }
 
 TEST(Refusal, AHybridThatDoesNotFit) {
@@ -102,8 +107,8 @@ TEST(Routing, Off) {
 }
 
 TEST(Routing, RequireNeverFallsBack) {
-  expect_refused(one_rank(routed("require:cpu/tiled"))->prepare(problem(" window=4,0")),
-                 ErrorCode::kUnsupported, "cpu/tiled declines (key)");
+  expect_refused(one_rank(routed("require:cpu/tiled"))->prepare(problem(" fp8=mxfp8")),
+                 ErrorCode::kUnsupported, "cpu/tiled declines (fp8)");
 }
 
 TEST(Selection, AutoNamesWhatItTook) {
@@ -170,7 +175,7 @@ TEST(Cache, StatisticsCountPlansHitsAndEvictions) {
   EXPECT_EQ(count().builds, 4);
   EXPECT_GT(count().evictions, 0);
   EXPECT_LE(count().size, 2);
-  ASSERT_FALSE(engine->prepare(problem(" window=2,0")).ok());
+  ASSERT_FALSE(engine->prepare(problem(" fp8=delayed")).ok());
   EXPECT_GT(count().declines, 0);
 }
 
