@@ -3,6 +3,20 @@
 #include <cstdint>
 
 namespace longspan::tool {
+namespace {
+
+/// The pairs of one sequence and head, which `at` names.
+void append_block(const Problem& problem, ScoreIndex at, std::vector<std::byte>& keep) {
+  const Dropout dropout = problem.dropout_values();
+  const Sequence& sequence = problem.lengths.sequences[static_cast<size_t>(at.sequence)];
+  for (at.q = 0; at.q < sequence.q_length; ++at.q) {
+    for (at.k = 0; at.k < sequence.k_length; ++at.k) {
+      keep.push_back(std::byte{dropout.keeps(at)});
+    }
+  }
+}
+
+}  // namespace
 
 int64_t keep_bytes(const Problem& problem) {
   int64_t bytes = 0;
@@ -17,18 +31,11 @@ int64_t keep_bytes(const Problem& problem) {
 }
 
 std::vector<std::byte> dropout_keep(const Problem& problem) {
-  const Dropout dropout = problem.dropout_values();
   std::vector<std::byte> keep;
   keep.reserve(static_cast<size_t>(keep_bytes(problem)));
   for (size_t i = 0; i < problem.lengths.sequences.size(); ++i) {
-    const Sequence& sequence = problem.lengths.sequences[i];
-    ScoreIndex at{.sequence = static_cast<int64_t>(i)};
-    for (at.head = 0; at.head < problem.heads_q; ++at.head) {
-      for (at.q = 0; at.q < sequence.q_length; ++at.q) {
-        for (at.k = 0; at.k < sequence.k_length; ++at.k) {
-          keep.push_back(std::byte{dropout.keeps(at)});
-        }
-      }
+    for (int64_t head = 0; head < problem.heads_q; ++head) {
+      append_block(problem, {.sequence = static_cast<int64_t>(i), .head = head}, keep);
     }
   }
   return keep;

@@ -37,7 +37,8 @@ struct GroupResults : ResultTensors {
 Result<GroupResults> run_threads(const GroupTask& task);
 
 /// This process as one rank; rank 0 gets whole results, the others empty tensors. Collective.
-Result<GroupResults> run_mpi(const GroupTask& task, std::shared_ptr<Communicator> communicator);
+Result<GroupResults> run_mpi(const GroupTask& task,
+                             const std::shared_ptr<Communicator>& communicator);
 
 /// Tensors of all rows, for gathering into.
 GroupResults make_group_results(const Problem& problem, bool forward_only = false);

@@ -68,7 +68,8 @@ Status add_figures(const GroupTask& task, Communicator& communicator, const Rank
 
 }  // namespace
 
-Result<GroupResults> run_mpi(const GroupTask& task, std::shared_ptr<Communicator> communicator) {
+Result<GroupResults> run_mpi(const GroupTask& task,
+                             const std::shared_ptr<Communicator>& communicator) {
   const int rank = communicator->rank();
   const bool fails = rank == task.fail_rank;
   auto outcome = run_rank({.inputs = task.inputs,

@@ -8,8 +8,11 @@
 namespace longspan::tool {
 namespace {
 
-/// Keys over those of kSupportBase. The bases of rectangles have a query length that is no multiple
-/// of the ranks.
+constexpr const char* kTogether =
+    "window=32,0 prefix=16 chunk=64 softcap=50 alibi=default bias=b,h sink=learnable dropout=0.1 "
+    "deterministic=true max_logit=true";
+
+/// Keys over those of kSupportBase.
 constexpr const char* kOptions[] = {
     "dtype=f64",
     "dtype=f32",
@@ -67,8 +70,7 @@ constexpr const char* kOptions[] = {
     "deterministic=true",
     "invariant=true",
     "max_logit=true",
-    "window=32,0 prefix=16 chunk=64 softcap=50 alibi=default bias=b,h sink=learnable dropout=0.1 "
-    "deterministic=true max_logit=true",
+    kTogether,
 };
 
 Result<SupportOption> option_of(const std::string& text) {

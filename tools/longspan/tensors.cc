@@ -145,13 +145,13 @@ std::vector<int64_t> file_shape(const Problem& problem, const TensorSpec& spec, 
 
 void fill_unread_bias(const Problem& problem, const Tensor& bias, double value) {
   const TensorView& view = bias.view;
-  for (int64_t batch = 0; batch < view.batch; ++batch) {
-    const std::vector<int64_t> read = read_columns(problem, view, batch);
-    for (int64_t q = 0; q < view.seq; ++q) {
-      for (int64_t head = 0; head < view.heads; ++head) {
-        for (int64_t k = read[static_cast<size_t>(q)]; k < view.dim; ++k) {
-          store(view, batch * view.seq + q, head, k, value);
-        }
+  std::vector<int64_t> read;
+  for (int64_t row = 0; row < view.rows(); ++row) {
+    const int64_t q = row % view.seq;
+    if (q == 0) read = read_columns(problem, view, row / view.seq);
+    for (int64_t head = 0; head < view.heads; ++head) {
+      for (int64_t k = read[static_cast<size_t>(q)]; k < view.dim; ++k) {
+        store(view, row, head, k, value);
       }
     }
   }
