@@ -30,7 +30,9 @@ while [ $# -gt 0 ]; do
     --only)
       case "${2:-}" in
         release | lint | asan | tsan | fuzz) chosen+=("$2") ;;
-        *) echo "test.sh: --only takes release, lint, asan, tsan or fuzz, not '${2:-}'" >&2; exit 2 ;;
+        *)
+          echo "test.sh: --only takes release, lint, asan, tsan or fuzz, not '${2:-}'" >&2
+          exit 2 ;;
       esac
       shift 2 ;;
     --no-setup) setup=0; shift ;;

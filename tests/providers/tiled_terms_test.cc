@@ -161,11 +161,11 @@ Case blocks_case(DType dtype, Band band) {
                .group = 2,
                .dim_qk = 20,
                .dim_v = 12,
-               .capacity_q = 300,
-               .capacity_k = 290};
+               .capacity_q = 200,
+               .capacity_k = 190};
   c.scale = 0.3;
-  c.tiles = {make_placed(0, 290, 0, 170, band), make_placed(0, 300, 150, 140, band),
-             make_placed(290, 10, 0, 100, {})};
+  c.tiles = {make_placed(0, 190, 0, 150, band), make_placed(0, 200, 20, 170, band),
+             make_placed(190, 10, 0, 100, {})};
   return c;
 }
 
