@@ -47,7 +47,7 @@ THIRD_PARTY = {
     "nlohmann/": ["src/schedule", "tools", "tests", "bench"],
     # A test is a program that has initialised MPI itself.
     "mpi.h": ["src/comm/mpi", "tests/comm"],
-    "hwy/": ["src/providers/cpu"],
+    "hwy/": ["src/providers/cpu", "tests/providers"],
     "libxsmm": ["src/providers/cpu"],
     "CLI/": ["tools/longspan"],
     "gtest/": ["tests"],

@@ -25,10 +25,27 @@ template <class D>
 hn::Vec<D> load_as(D d, const hn::TFromD<D>* src) {
   return hn::LoadU(d, src);
 }
+#if HWY_TARGET == HWY_SCALAR || (HWY_ARCH_X86 && HWY_TARGET > HWY_AVX2)
+/// Without an instruction for it Highway's conversion turns infinities into numbers.
+template <class D>
+hn::Vec<D> load_as(D d, const hwy::float16_t* src) {
+  const hn::Rebind<uint32_t, D> d32;
+  const hn::Rebind<uint16_t, D> d16;
+  const auto bits = hn::PromoteTo(d32, hn::LoadU(d16, reinterpret_cast<const uint16_t*>(src)));
+  const auto magnitude = hn::And(bits, hn::Set(d32, 0x7fffu));
+  const auto shifted = hn::ShiftLeft<13>(magnitude);
+  // Exact for subnormals too: the product is a multiple of 2^-24.
+  const auto number = hn::BitCast(d32, hn::Mul(hn::BitCast(d, shifted), hn::Set(d, 0x1p112F)));
+  const auto special = hn::Or(shifted, hn::Set(d32, 0x7f800000u));
+  const auto value = hn::IfThenElse(hn::Gt(magnitude, hn::Set(d32, 0x7bffu)), special, number);
+  return hn::BitCast(d, hn::Or(value, hn::ShiftLeft<16>(hn::Xor(bits, magnitude))));
+}
+#else
 template <class D>
 hn::Vec<D> load_as(D d, const hwy::float16_t* src) {
   return hn::PromoteTo(d, hn::LoadU(hn::Rebind<hwy::float16_t, D>(), src));
 }
+#endif
 template <class D>
 hn::Vec<D> load_as(D d, const hwy::bfloat16_t* src) {
   return hn::PromoteTo(d, hn::LoadU(hn::Rebind<hwy::bfloat16_t, D>(), src));
