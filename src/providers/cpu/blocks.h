@@ -38,7 +38,8 @@ class Pieces {
   template <class S>
   S* take_as(int64_t count) {
     static_assert(sizeof(S) % sizeof(T) == 0);
-    return reinterpret_cast<S*>(take(count * static_cast<int64_t>(sizeof(S) / sizeof(T))));
+    const int64_t bytes = count * static_cast<int64_t>(sizeof(S));
+    return reinterpret_cast<S*>(take(bytes / static_cast<int64_t>(sizeof(T))));
   }
   int64_t taken() const { return taken_; }
 
