@@ -54,6 +54,9 @@ struct Features {
   bool operator==(const Features&) const = default;
 };
 
+/// What the attend steps of a direction need of a provider.
+Features features_of(const Problem& problem, Direction direction);
+
 /// What a provider is asked: the shapes of one rank's attend steps. Nothing here is a run-time
 /// value; the capacity bounds rows and tiles of any one call.
 struct TileProblem {

@@ -35,8 +35,7 @@ Status check_buffers_of(const Schedule& schedule, StepId id) {
   if (lse.rows != second.rows || lse.heads != second.heads || lse.head_begin != second.head_begin) {
     return defect(schedule, id, other, "differs from lse in rows or heads");
   }
-  LONGSPAN_CHECK_OK(check_rows(schedule, id, step.lse));
-  return {};
+  return check_rows(schedule, id, step.lse);
 }
 
 /// Whether the step starts an O of tokens, to be carried from tile to tile.

@@ -165,6 +165,9 @@ class StepCheck {
       return fail(fmt::format("tile problem of dims {} and {}, expected {} and {}", tiles.dim_qk,
                               tiles.dim_v, problem.dim_qk, problem.dim_v));
     }
+    if (!(tiles.features == features_of(problem, schedule_.direction))) {
+      return fail("tile problem lost a feature of the problem");
+    }
     if (tiles.heads_q < 1 || tiles.heads_kv < 1 || tiles.group < 1 || tiles.group_offset < 0) {
       return fail("tile problem without heads");
     }

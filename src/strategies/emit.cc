@@ -23,21 +23,6 @@ Fill whole(const Emission& e, BufferId buffer) {
   return {buffer, 0, e.builder.buffer(buffer).rows};
 }
 
-Features features(const Problem& p, Direction direction) {
-  Features features{.window = p.window_left >= 0 || p.window_right >= 0,
-                    .softcap = p.softcap != 0,
-                    .alibi = p.alibi != Alibi::kNone,
-                    .bias = p.bias,
-                    .dropout = p.dropout != 0,
-                    .max_logit = p.max_logit && direction == Direction::kForward,
-                    .paged = p.page != 0,
-                    .deterministic = p.deterministic || p.invariant,
-                    .fp8 = p.fp8,
-                    .modification = {}};
-  if (p.modification) features.modification = p.modification.functions->key;
-  return features;
-}
-
 TileProblem tile_problem(const Emission& e, int64_t key_rows) {
   const Problem& p = e.problem;
   return {.direction = e.direction,
@@ -50,7 +35,7 @@ TileProblem tile_problem(const Emission& e, int64_t key_rows) {
           .dim_v = p.dim_v,
           .capacity_q = e.q.rows,
           .capacity_k = key_rows,
-          .features = features(p, e.direction)};
+          .features = features_of(p, e.direction)};
 }
 
 /// Forward leaves q, k, v, O and LSE in head layout where backward can start from them.

@@ -79,10 +79,20 @@ bool wrong_shift(Schedules& schedules, Random& random) {
   return true;
 }
 
+bool lost_feature(Schedules& schedules, Random& random) {
+  const auto all = tiles(schedules);
+  if (all.empty()) return false;
+  Features& features = random.one_of(all).schedule->tiles.features;
+  bool& one = random.chance(0.5) ? features.window : features.dropout;
+  one = !one;
+  return true;
+}
+
 }  // namespace
 
 std::vector<Corruption> term_corruptions() {
   return {
+      {"lost_feature", lost_feature},
       {"dropped_sink", dropped_sink},
       {"repeated_sink", repeated_sink},
       {"sink_leaves_a_row_out", sink_leaves_a_row_out},

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -99,13 +98,9 @@ Status in_parts(const Problem& problem, std::span<const PlacedTile> tiles, Progr
   return {};
 }
 
-std::optional<std::string> modification_key(const Problem& problem) {
-  if (!problem.modification) return std::nullopt;
-  return problem.modification.functions->key;
-}
-
 TileProblem tile_problem(const Problem& problem, Direction direction) {
-  const bool windowed = problem.window_left >= 0 || problem.window_right >= 0;
+  Features features = features_of(problem, direction);
+  features.paged = false;  // the whole tensors are not
   return {.direction = direction,
           .dtype = problem.dtype,
           .heads_q = problem.heads_q,
@@ -116,16 +111,7 @@ TileProblem tile_problem(const Problem& problem, Direction direction) {
           .dim_v = problem.dim_v,
           .capacity_q = problem.lengths.tokens_q,
           .capacity_k = problem.lengths.tokens_k,
-          .features = {.window = windowed,
-                       .softcap = problem.softcap != 0,
-                       .alibi = problem.alibi != Alibi::kNone,
-                       .bias = problem.bias,
-                       .dropout = problem.dropout != 0,
-                       .max_logit = problem.max_logit && direction == Direction::kForward,
-                       .paged = false,  // the whole tensors are not
-                       .deterministic = false,
-                       .fp8 = Fp8::kNone,
-                       .modification = modification_key(problem)}};
+          .features = features};
 }
 
 ScoreTerms score_terms(const Inputs& inputs) {
