@@ -1,0 +1,30 @@
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include "cuda/runtime.h"
+#include "longspan/provider.h"
+
+namespace longspan {
+
+Result<Device> cuda_device(int ordinal) {
+  int count = 0;
+  LONGSPAN_CHECK_OK(cuda::status(cudaGetDeviceCount(&count), "looking for CUDA devices"));
+  if (ordinal < 0 || ordinal >= count) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("device cuda:{} does not exist; this machine has {} of them", ordinal, count),
+        "cuda"};
+  }
+  cudaDeviceProp properties;
+  LONGSPAN_CHECK_OK(
+      cuda::status(cudaGetDeviceProperties(&properties, ordinal), "reading device properties"));
+  Device device;
+  device.name = fmt::format("cuda:{}", ordinal);
+  device.ordinal = ordinal;
+  device.multiprocessors = properties.multiProcessorCount;
+  device.capability = properties.major * 10 + properties.minor;
+  device.product = properties.name;
+  return device;
+}
+
+}  // namespace longspan
