@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "longspan/status.h"
+#include "longspan/tensor.h"
 
 namespace longspan {
 
@@ -71,6 +72,15 @@ class Communicator {
   /// of a message state different sizes. After an error the communicator is only good for
   /// abandon().
   virtual Status wait(Request request, std::chrono::milliseconds deadline) = 0;
+
+  /// Whether transfers move device memory in stream order: then start_on and wait_on are used
+  /// instead of start and wait, and data lies on the device.
+  virtual bool on_device() const { return false; }
+  /// As start. Sent data is ready, and received memory free, once `stream` gets here.
+  virtual Result<Request> start_on(std::span<const Transfer> transfers, Stream stream);
+  /// As wait, but returns once `stream` goes on only after the transfers; the host may wait for a
+  /// peer to queue its side, never for the device.
+  virtual Status wait_on(Request request, Stream stream, std::chrono::milliseconds deadline);
 
   /// Collective: ranks with the same colour form a communicator, ordered by (key, rank).
   virtual Result<std::shared_ptr<Communicator>> split(int color, int key) = 0;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "cuda/runtime.h"
+#include "cuda/upload.h"
 #include "longspan/provider.h"
 
 namespace longspan {
@@ -26,5 +27,16 @@ Result<Device> cuda_device(int ordinal) {
   device.product = properties.name;
   return device;
 }
+
+namespace cuda {
+
+Result<std::shared_ptr<void>> upload(const Device& device, const void* host, size_t bytes) {
+  const DeviceScope scope(device.ordinal);
+  LONGSPAN_TRY(Memory memory, Memory::copy_of(host, bytes));
+  const auto owner = std::make_shared<Memory>(std::move(memory));
+  return std::shared_ptr<void>(owner, owner->data());
+}
+
+}  // namespace cuda
 
 }  // namespace longspan
