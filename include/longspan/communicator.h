@@ -93,6 +93,14 @@ class Communicator {
 /// Ranks as threads of this process: one communicator per rank.
 std::vector<std::shared_ptr<Communicator>> make_threads_communicators(const Topology& topology);
 
+struct Device;
+
+/// Ranks as threads of this process on CUDA devices, one device for each rank (they may repeat:
+/// ranks share a GPU). Receivers pull with copy engines in stream order. unsupported when built
+/// without CUDA.
+Result<std::vector<std::shared_ptr<Communicator>>> make_peer_communicators(
+    const Topology& topology, std::span<const Device> devices);
+
 /// The process's rank of MPI_COMM_WORLD. Initialises MPI when the program has not; then also
 /// finalises it with the last communicator, unless a peer was lost. `nodes` 0: by host name.
 /// unsupported when built without LONGSPAN_MPI.

@@ -1,9 +1,10 @@
+#include "longspan/device.h"
+
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
 #include "cuda/runtime.h"
 #include "cuda/upload.h"
-#include "longspan/provider.h"
 
 namespace longspan {
 

@@ -90,6 +90,23 @@ Status copy_to_host(void* host, const void* device, size_t bytes) {
   return status(cudaMemcpy(host, device, bytes, cudaMemcpyDeviceToHost), "copying to the host");
 }
 
+Status copy_on_device(void* to, const void* from, size_t bytes, Stream stream) {
+  if (bytes == 0) return {};
+  return status(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, native(stream)),
+                "copying between ranks");
+}
+
+Status enable_peer(int from, int to) {
+  if (from == to) return {};
+  const DeviceScope scope(from);
+  const cudaError_t error = cudaDeviceEnablePeerAccess(to, 0);
+  if (error == cudaErrorPeerAccessAlreadyEnabled) {
+    cudaGetLastError();  // no error is left behind
+    return {};
+  }
+  return status(error, fmt::format("giving device {} access to device {}", from, to));
+}
+
 Status synchronize(Stream stream) {
   return status(cudaStreamSynchronize(native(stream)), "synchronising a stream");
 }

@@ -89,6 +89,10 @@ class Event {
 
 Status copy_to_device(void* device, const void* host, size_t bytes);
 Status copy_to_host(void* host, const void* device, size_t bytes);
+/// Between any two devices of the process, in stream order.
+Status copy_on_device(void* to, const void* from, size_t bytes, Stream stream);
+/// Lets kernels and copies of device `from` reach memory of device `to`.
+Status enable_peer(int from, int to);
 Status synchronize(Stream stream);
 /// Whether the stream is being captured into a graph.
 Result<bool> capturing(Stream stream);

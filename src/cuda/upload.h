@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <memory>
 
-#include "longspan/provider.h"
+#include "longspan/device.h"
 
 namespace longspan::cuda {
 
