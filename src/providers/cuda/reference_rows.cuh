@@ -25,6 +25,10 @@ inline Heads heads_of(const TileProblem& p) {
   return {.queries = p.heads_q, .keys = p.heads_kv, .group = p.group, .offset = p.group_offset};
 }
 
+__device__ inline int64_t key_head(const Heads& h, int64_t head) {
+  return (head + h.offset) / h.group;
+}
+
 /// One launch over the rows that a wave of tiles writes, times heads.
 struct WaveView {
   const TableTile* tiles = nullptr;
@@ -77,6 +81,13 @@ __device__ inline Span visible_keys(const TableTile& t, int64_t i) {
 }
 __device__ inline Span visible_queries(const TableTile& t, int64_t j) {
   return visible(-t.hi, -t.lo, j, t.queries);
+}
+
+/// Those of key head `kv`; empty when this rank holds none of its group.
+__device__ inline Span query_heads(const Heads& h, int64_t kv) {
+  const int64_t first = kv * h.group - h.offset;
+  const int64_t last = first + h.group;
+  return {first < 0 ? 0 : first, last < h.queries ? last : h.queries};
 }
 
 struct Sum {

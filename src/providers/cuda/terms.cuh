@@ -25,6 +25,8 @@ struct BiasView {
   __device__ int64_t place(int64_t sequence, int64_t head, int64_t q, int64_t k) const {
     return sequence * by_sequence + q * by_query + head * by_head + k;
   }
+  /// Whether all pairs of a key share an element.
+  __device__ bool shared() const { return by_sequence == 0 && by_query == 0 && by_head == 0; }
   /// An element of f32 or f64 += value, rounded once.
   __device__ void add(int64_t place, double value) const {
     if (dtype == DType::kF64) {
