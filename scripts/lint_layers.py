@@ -14,7 +14,7 @@ import tempfile
 ROWS = [
     {"base"},
     {"mask", "tensor"},
-    {"problem"},
+    {"problem", "cuda"},
     {"partition", "providers", "comm"},
     {"schedule"},
     {"plan", "strategies"},
@@ -28,6 +28,7 @@ PUBLIC_OWNER = {
     "decline.h": "base",
     "version.h": "base",
     "tensor.h": "tensor",
+    "device.h": "tensor",
     "mask.h": "mask",
     "modification.h": "mask",
     "dropout.h": "problem",

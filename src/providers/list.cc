@@ -2,13 +2,15 @@
 
 #include "providers/cpu/reference.h"
 #include "providers/cpu/tiled.h"
+#include "providers/cuda/reference.h"
 
 namespace longspan {
 
 std::span<const Provider* const> providers() {
-  static constexpr std::array<const Provider*, 2> kProviders = {
-      &kCpuTiled,      // blocked, all cores
-      &kCpuReference,  // float64, row by row
+  static constexpr std::array<const Provider*, 3> kProviders = {
+      &kCudaReference,  // float64, row by row, behind all that is faster on its device
+      &kCpuTiled,       // blocked, all cores
+      &kCpuReference,   // float64, row by row
   };
   return kProviders;
 }

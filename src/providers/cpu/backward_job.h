@@ -6,7 +6,7 @@
 
 #include "longspan/provider.h"
 #include "providers/cpu/blocks.h"
-#include "providers/cpu/rules.h"
+#include "providers/rules.h"
 #include "providers/cpu/tickets.h"
 #include "providers/cpu/tiled_terms.h"
 #include "providers/cpu/waves.h"
