@@ -1,10 +1,12 @@
 // Where tiles are computed.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <string>
 
 #include "longspan/status.h"
+#include "longspan/tensor.h"
 
 namespace longspan {
 
@@ -27,8 +29,21 @@ struct Device {
 /// process should share one device. The number of threads changes no bit of any result.
 Device cpu_device(int threads = 0);
 
+/// How many CUDA devices the driver shows; as cuda_device where there is no driver.
+Result<int> cuda_device_count();
+
 /// A CUDA device. invalid_argument when there is none of this number, driver errors as they are,
 /// unsupported when built without CUDA.
 Result<Device> cuda_device(int ordinal = 0);
+
+/// Memory of a device for callers without an allocator of their own; null for 0 bytes. Host memory
+/// is aligned to 64 bytes, device memory to 256. out_of_memory names the size.
+Result<std::shared_ptr<void>> allocate_on(const Device& device, size_t bytes);
+/// Complete on return. Either side may be the host's memory or the device's.
+Status copy_bytes(const Device& device, void* to, const void* from, size_t bytes);
+/// Sets every byte of memory of the device.
+Status set_bytes(const Device& device, void* data, int value, size_t bytes);
+/// Returns when everything queued on the stream is done; at once on the host.
+Status synchronize(const Device& device, Stream stream);
 
 }  // namespace longspan

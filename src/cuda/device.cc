@@ -8,9 +8,14 @@
 
 namespace longspan {
 
-Result<Device> cuda_device(int ordinal) {
+Result<int> cuda_device_count() {
   int count = 0;
   LONGSPAN_CHECK_OK(cuda::status(cudaGetDeviceCount(&count), "looking for CUDA devices"));
+  return count;
+}
+
+Result<Device> cuda_device(int ordinal) {
+  LONGSPAN_TRY(const int count, cuda_device_count());
   if (ordinal < 0 || ordinal >= count) {
     return Error{
         ErrorCode::kInvalidArgument,

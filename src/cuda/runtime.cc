@@ -40,7 +40,7 @@ Result<Memory> Memory::make(size_t bytes) {
 
 Result<Memory> Memory::copy_of(const void* host, size_t bytes) {
   LONGSPAN_TRY(Memory memory, make(bytes));
-  LONGSPAN_CHECK_OK(copy_to_device(memory.data(), host, bytes));
+  LONGSPAN_CHECK_OK(copy(memory.data(), host, bytes));
   return memory;
 }
 
@@ -80,14 +80,16 @@ Status Event::hold(Stream stream) const {
                 "waiting for an event");
 }
 
-Status copy_to_device(void* device, const void* host, size_t bytes) {
+Status copy(void* to, const void* from, size_t bytes) {
   if (bytes == 0) return {};
-  return status(cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice), "copying to the device");
+  LONGSPAN_CHECK_OK(status(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), "copying"));
+  return status(cudaStreamSynchronize(nullptr), "copying");
 }
 
-Status copy_to_host(void* host, const void* device, size_t bytes) {
+Status fill(void* device, int value, size_t bytes) {
   if (bytes == 0) return {};
-  return status(cudaMemcpy(host, device, bytes, cudaMemcpyDeviceToHost), "copying to the host");
+  LONGSPAN_CHECK_OK(status(cudaMemset(device, value, bytes), "filling memory"));
+  return status(cudaStreamSynchronize(nullptr), "filling memory");
 }
 
 Status copy_on_device(void* to, const void* from, size_t bytes, Stream stream) {

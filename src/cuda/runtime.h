@@ -87,8 +87,10 @@ class Event {
   void* handle_ = nullptr;
 };
 
-Status copy_to_device(void* device, const void* host, size_t bytes);
-Status copy_to_host(void* host, const void* device, size_t bytes);
+/// Complete on return; either side may be the host's memory or a device's.
+Status copy(void* to, const void* from, size_t bytes);
+/// Complete on return.
+Status fill(void* device, int value, size_t bytes);
 /// Between any two devices of the process, in stream order.
 Status copy_on_device(void* to, const void* from, size_t bytes, Stream stream);
 /// Lets kernels and copies of device `from` reach memory of device `to`.
