@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <type_traits>
 #include <utility>
 
@@ -217,10 +218,11 @@ int32_t number_of(std::vector<int32_t>& used, int32_t view) {
 
 }  // namespace
 
-Result<RowTable> RowTable::make(std::span<const RowItem> items) {
+Result<RowTable> RowTable::make(std::span<const RowItem> items, bool in_order) {
   RowTable table;
   std::vector<RowItem> part;
   std::vector<int64_t> first = {0};
+  std::map<int32_t, int64_t> reached;  // of each dst: rows below are taken in this launch
   Launch launch;
   const auto close = [&]() -> Status {
     if (part.empty()) return {};
@@ -233,15 +235,21 @@ Result<RowTable> RowTable::make(std::span<const RowItem> items) {
     launch = Launch();
     part.clear();
     first = {0};
+    reached.clear();
     return {};
   };
   for (RowItem item : items) {
     if (item.rows == 0 || item.heads == 0) continue;
+    if (in_order && item.dst_row < reached[item.dst]) LONGSPAN_CHECK_OK(close());
+    int64_t& end = reached[item.dst];
+    end = std::max(end, item.dst_row + (item.rows - 1) * item.dst_step + 1);
     std::vector<int32_t> used = launch.views;
     int32_t src = number_of(used, item.src);
     int32_t dst = number_of(used, item.dst);
     if (src < 0 || dst < 0) {
+      const int64_t mine = end;
       LONGSPAN_CHECK_OK(close());
+      reached[item.dst] = mine;
       used.clear();
       src = number_of(used, item.src);
       dst = number_of(used, item.dst);

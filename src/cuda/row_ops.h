@@ -36,7 +36,9 @@ enum class RowOp {
 /// run allocates nothing and may be captured.
 class RowTable {
  public:
-  static Result<RowTable> make(std::span<const RowItem> items);
+  /// Items run at the same time; with `in_order`, those that may meet in a row of dst run one after
+  /// the other, as sums need it.
+  static Result<RowTable> make(std::span<const RowItem> items, bool in_order = false);
 
   bool empty() const { return units_ == 0; }
   /// `third`: dout of kDelta, the sink of kSink (no data: a logit of 0), else unused. Head h of an

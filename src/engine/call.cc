@@ -9,11 +9,13 @@
 namespace longspan {
 
 PreparedCall::PreparedCall(Setting setting, Explanation explanation,
-                           std::array<Prepared, 2> directions, int rank, Slopes default_slopes)
+                           std::array<Prepared, 2> directions, int rank, bool on_host,
+                           Slopes default_slopes)
     : setting_(std::move(setting)),
       explanation_(std::move(explanation)),
       directions_(std::move(directions)),
       rank_(rank),
+      on_host_(on_host),
       saved_layout_(longspan::saved_layout(directions_[0].schedule, directions_[1].schedule)),
       default_slopes_(std::move(default_slopes)) {}
 

@@ -31,7 +31,7 @@ Result<Slopes> make_default_slopes(const Problem& problem, const Device& device)
 class PreparedCall final : public Call {
  public:
   PreparedCall(Setting setting, Explanation explanation, std::array<Prepared, 2> directions,
-               int rank, Slopes default_slopes);
+               int rank, bool on_host, Slopes default_slopes);
 
   const Problem& problem() const override { return setting_.problem; }
   const Partition& partition() const override { return setting_.partition; }
@@ -42,6 +42,8 @@ class PreparedCall final : public Call {
 
   const Prepared& prepared(Direction d) const { return directions_[static_cast<size_t>(d)]; }
   int rank() const { return rank_; }
+  /// Whether operands lie in host memory, where their page tables can be read.
+  bool on_host() const { return on_host_; }
   const TensorView& default_slopes() const { return default_slopes_.view; }
 
  private:
@@ -49,6 +51,7 @@ class PreparedCall final : public Call {
   Explanation explanation_;
   std::array<Prepared, 2> directions_;
   int rank_;
+  bool on_host_;
   std::vector<BufferSpec> saved_layout_;
   Slopes default_slopes_;
 };

@@ -60,7 +60,8 @@ Result<Tables> tables_of(const Schedule& schedule, const Step& step) {
     }
   }
   Tables tables;
-  LONGSPAN_TRY(tables.rows, RowTable::make(rows));
+  const bool sums = step.kind == StepKind::kAccumulate || step.kind == StepKind::kMaximum;
+  LONGSPAN_TRY(tables.rows, RowTable::make(rows, sums));
   LONGSPAN_TRY(tables.lowest, RowTable::make(lowest));
   return Result<Tables>(std::move(tables));
 }

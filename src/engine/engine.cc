@@ -127,9 +127,9 @@ Result<std::shared_ptr<const PreparedCall>> EngineImpl::build(const Problem& pro
                                                   choice.explanation.backward));
   }
   LONGSPAN_TRY(Slopes slopes, make_default_slopes(choice.setting.problem, device_));
-  return std::make_shared<const PreparedCall>(std::move(choice.setting),
-                                              std::move(choice.explanation), std::move(directions),
-                                              communicator_->rank(), std::move(slopes));
+  return std::make_shared<const PreparedCall>(
+      std::move(choice.setting), std::move(choice.explanation), std::move(directions),
+      communicator_->rank(), !device_.is_cuda(), std::move(slopes));
 }
 
 void EngineImpl::give_up(const Error& reason) {
