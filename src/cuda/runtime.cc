@@ -82,7 +82,11 @@ Status Event::hold(Stream stream) const {
 
 Status copy_to_device(void* device, const void* host, size_t bytes) {
   if (bytes == 0) return {};
-  return status(cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice), "copying to the device");
+  LONGSPAN_CHECK_OK(
+      status(cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice), "copying to the device"));
+  // From pageable memory cudaMemcpy returns before the last bytes have arrived, and other streams
+  // do not wait for its.
+  return status(cudaStreamSynchronize(cudaStreamLegacy), "copying to the device");
 }
 
 Status copy_to_host(void* host, const void* device, size_t bytes) {
