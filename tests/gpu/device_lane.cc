@@ -39,36 +39,6 @@ std::vector<const Provider*> selected(bool (*wanted)(const Provider&)) {
   return result;
 }
 
-Status to_device(DeviceTensors& tensors, ScoreTerms& terms) {
-  LONGSPAN_TRY(terms.slopes, tensors.input("slopes", terms.slopes));
-  LONGSPAN_TRY(terms.bias, tensors.input("bias", terms.bias));
-  return {};
-}
-
-Status to_device(DeviceTensors& tensors, ForwardTiles& call) {
-  LONGSPAN_TRY(call.q, tensors.input("q", call.q));
-  LONGSPAN_TRY(call.k, tensors.input("k", call.k));
-  LONGSPAN_TRY(call.v, tensors.input("v", call.v));
-  LONGSPAN_TRY(call.o, tensors.output("o", call.o));
-  LONGSPAN_TRY(call.lse, tensors.output("lse", call.lse));
-  LONGSPAN_TRY(call.max_logit, tensors.output("max_logit", call.max_logit));
-  return to_device(tensors, call.terms);
-}
-
-Status to_device(DeviceTensors& tensors, BackwardTiles& call) {
-  LONGSPAN_TRY(call.q, tensors.input("q", call.q));
-  LONGSPAN_TRY(call.k, tensors.input("k", call.k));
-  LONGSPAN_TRY(call.v, tensors.input("v", call.v));
-  LONGSPAN_TRY(call.dout, tensors.input("dout", call.dout));
-  LONGSPAN_TRY(call.lse, tensors.input("lse", call.lse));
-  LONGSPAN_TRY(call.delta, tensors.input("delta", call.delta));
-  LONGSPAN_TRY(call.dq, tensors.output("dq", call.dq));
-  LONGSPAN_TRY(call.dk, tensors.output("dk", call.dk));
-  LONGSPAN_TRY(call.dv, tensors.output("dv", call.dv));
-  LONGSPAN_TRY(call.dbias, tensors.output("dbias", call.dbias));
-  return to_device(tensors, call.terms);
-}
-
 Status run(const Plan& plan, const ForwardTiles& call, Workspace workspace) {
   return plan.forward(call, workspace);
 }
@@ -85,7 +55,7 @@ Status compute_on_device(const Provider& provider, const Device& device, const T
   LONGSPAN_TRY(const auto stream, cuda::OwnedStream::make());
   LONGSPAN_TRY(const auto workspace, GuardedMemory::poisoned(plan->workspace_bytes()));
   DeviceTensors tensors;
-  LONGSPAN_CHECK_OK(to_device(tensors, call));
+  LONGSPAN_CHECK_OK(tensors.move(call));
   call.stream = stream.get();
   call.staged = staged.get();
   LONGSPAN_CHECK_OK(run(*plan, call, {workspace.data(), plan->workspace_bytes()}));

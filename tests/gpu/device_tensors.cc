@@ -102,6 +102,36 @@ Result<TensorView> DeviceTensors::add(std::string name, const TensorView& host, 
   return view;
 }
 
+Status DeviceTensors::move(ScoreTerms& terms) {
+  LONGSPAN_TRY(terms.slopes, input("slopes", terms.slopes));
+  LONGSPAN_TRY(terms.bias, input("bias", terms.bias));
+  return {};
+}
+
+Status DeviceTensors::move(ForwardTiles& call) {
+  LONGSPAN_TRY(call.q, input("q", call.q));
+  LONGSPAN_TRY(call.k, input("k", call.k));
+  LONGSPAN_TRY(call.v, input("v", call.v));
+  LONGSPAN_TRY(call.o, output("o", call.o));
+  LONGSPAN_TRY(call.lse, output("lse", call.lse));
+  LONGSPAN_TRY(call.max_logit, output("max_logit", call.max_logit));
+  return move(call.terms);
+}
+
+Status DeviceTensors::move(BackwardTiles& call) {
+  LONGSPAN_TRY(call.q, input("q", call.q));
+  LONGSPAN_TRY(call.k, input("k", call.k));
+  LONGSPAN_TRY(call.v, input("v", call.v));
+  LONGSPAN_TRY(call.dout, input("dout", call.dout));
+  LONGSPAN_TRY(call.lse, input("lse", call.lse));
+  LONGSPAN_TRY(call.delta, input("delta", call.delta));
+  LONGSPAN_TRY(call.dq, output("dq", call.dq));
+  LONGSPAN_TRY(call.dk, output("dk", call.dk));
+  LONGSPAN_TRY(call.dv, output("dv", call.dv));
+  LONGSPAN_TRY(call.dbias, output("dbias", call.dbias));
+  return move(call.terms);
+}
+
 Status DeviceTensors::upload() {
   for (Copy& copy : copies_) {
     copy.uploaded = bytes_of(copy.host);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cuda/runtime.h"
-#include "longspan/tensor.h"
+#include "longspan/provider.h"
 
 namespace longspan::testing {
 
@@ -36,6 +36,9 @@ class DeviceTensors {
   /// A view of the device of what `host` views; null for null.
   Result<TensorView> input(std::string name, const TensorView& host);
   Result<TensorView> output(std::string name, const TensorView& host);
+  /// Makes the views of a call, which are of host memory, views of copies.
+  Status move(ForwardTiles& call);
+  Status move(BackwardTiles& call);
   /// Copies all host tensors once more.
   Status upload();
   /// Copies the elements of the outputs back. An error when a canary, an input, or memory between
@@ -53,6 +56,7 @@ class DeviceTensors {
   };
 
   Result<TensorView> add(std::string name, const TensorView& host, bool written);
+  Status move(ScoreTerms& terms);
 
   std::deque<Copy> copies_;
 };

@@ -117,50 +117,49 @@ void expect_equal(const SceneOutcome& a, const SceneOutcome& b) {
   EXPECT_EQ(a.dbias.values(), b.dbias.values());
 }
 
-/// Calls on device copies of a scene and of `results`.
+/// Both calls on device copies of a scene, of `results` and of `statistics`.
 class DeviceCalls {
  public:
   DeviceCalls(const Scene& scene, const SceneOutcome& results, const Statistics& statistics,
-              Stream stream) {
-    TileProblem problem = scene.c.problem;
-    problem.direction = Direction::kForward;
-    forward_plan_ = provider().prepare(problem, lane_device(1)).value();
-    problem.direction = Direction::kBackward;
-    backward_plan_ = provider().prepare(problem, lane_device(1)).value();
-    tiles_ = scene.c.tiles;
-    forward_staged_ = forward_plan_->stage(tiles_).value();
-    backward_staged_ = backward_plan_->stage(tiles_).value();
-    ScoreTerms terms = scene.c.terms;
-    terms.slopes = in(terms.slopes);
-    terms.bias = in(terms.bias);
-    forward_ = {.q = in(scene.in.q.view()),
-                .k = in(scene.in.k.view()),
-                .v = in(scene.in.v.view()),
-                .o = out(results.carry.o.view()),
-                .lse = out(results.carry.lse.view()),
-                .tiles = tiles_,
-                .scale = scene.c.scale,
-                .terms = terms,
-                .max_logit = out(results.max_logit.view()),
-                .stream = stream,
-                .staged = forward_staged_.get()};
-    backward_ = {.q = forward_.q,
-                 .k = forward_.k,
-                 .v = forward_.v,
-                 .dout = in(scene.in.dout.view()),
-                 .lse = in(statistics.lse.view()),
-                 .delta = in(statistics.delta.view()),
-                 .dq = out(results.gradients.dq.view()),
-                 .dk = out(results.gradients.dk.view()),
-                 .dv = out(results.gradients.dv.view()),
+              Stream stream)
+      : tiles_(scene.c.tiles),
+        forward_{.q = scene.in.q.view(),
+                 .k = scene.in.k.view(),
+                 .v = scene.in.v.view(),
+                 .o = results.carry.o.view(),
+                 .lse = results.carry.lse.view(),
                  .tiles = tiles_,
                  .scale = scene.c.scale,
-                 .terms = terms,
-                 .dbias = out(results.dbias.view()),
-                 .stream = stream,
-                 .staged = backward_staged_.get()};
-  }
+                 .terms = scene.c.terms,
+                 .max_logit = results.max_logit.view(),
+                 .stream = stream},
+        backward_{.q = scene.in.q.view(),
+                  .k = scene.in.k.view(),
+                  .v = scene.in.v.view(),
+                  .dout = scene.in.dout.view(),
+                  .lse = statistics.lse.view(),
+                  .delta = statistics.delta.view(),
+                  .dq = results.gradients.dq.view(),
+                  .dk = results.gradients.dk.view(),
+                  .dv = results.gradients.dv.view(),
+                  .tiles = tiles_,
+                  .scale = scene.c.scale,
+                  .terms = scene.c.terms,
+                  .dbias = results.dbias.view(),
+                  .stream = stream} {}
 
+  Status prepare(TileProblem problem) {
+    problem.direction = Direction::kForward;
+    LONGSPAN_TRY(forward_plan_, provider().prepare(problem, lane_device(1)));
+    problem.direction = Direction::kBackward;
+    LONGSPAN_TRY(backward_plan_, provider().prepare(problem, lane_device(1)));
+    LONGSPAN_TRY(forward_staged_, forward_plan_->stage(tiles_));
+    LONGSPAN_TRY(backward_staged_, backward_plan_->stage(tiles_));
+    forward_.staged = forward_staged_.get();
+    backward_.staged = backward_staged_.get();
+    LONGSPAN_CHECK_OK(tensors_.move(forward_));
+    return tensors_.move(backward_);
+  }
   Status enqueue() const {
     LONGSPAN_CHECK_OK(forward_plan_->forward(forward_, {}));
     return backward_plan_->backward(backward_, {});
@@ -169,15 +168,12 @@ class DeviceCalls {
   Status copy_back() { return tensors_.copy_back(); }
 
  private:
-  TensorView in(const TensorView& host) { return tensors_.input("an input", host).value(); }
-  TensorView out(const TensorView& host) { return tensors_.output("an output", host).value(); }
-
-  DeviceTensors tensors_;
   std::vector<PlacedTile> tiles_;
-  std::shared_ptr<const Plan> forward_plan_, backward_plan_;
-  std::shared_ptr<const Staged> forward_staged_, backward_staged_;
   ForwardTiles forward_;
   BackwardTiles backward_;
+  DeviceTensors tensors_;
+  std::shared_ptr<const Plan> forward_plan_, backward_plan_;
+  std::shared_ptr<const Staged> forward_staged_, backward_staged_;
 };
 
 TEST(Graph, ReplaysTakeWhatTheInputsHoldByThen) {
@@ -187,6 +183,8 @@ TEST(Graph, ReplaysTakeWhatTheInputsHoldByThen) {
   const auto stream = cuda::OwnedStream::make();
   ASSERT_TRUE(stream.ok()) << stream.error().text();
   DeviceCalls calls(scene, results, statistics, stream->get());
+  Status status = calls.prepare(scene.c.problem);
+  ASSERT_TRUE(status.ok()) << status.error().text();
   const Graph graph(stream->get(), [&] { return calls.enqueue(); });
   std::mt19937_64 random(8);
   std::vector<double> last;
@@ -197,7 +195,7 @@ TEST(Graph, ReplaysTakeWhatTheInputsHoldByThen) {
     assign(statistics.delta, given.delta);
     ASSERT_TRUE(calls.upload().ok());
     graph.replay();
-    const Status status = calls.copy_back();
+    status = calls.copy_back();
     ASSERT_TRUE(status.ok()) << status.error().text();
     expect_equal(results, expected);
     EXPECT_NE(results.carry.o.values(), last);
