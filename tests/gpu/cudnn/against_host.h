@@ -15,7 +15,12 @@ struct Compared {
   Tensor delta;
 };
 
-/// Forward from an empty carry, then backward with the exact LSE and delta.
+/// Forward from an empty carry, then backward with the exact LSE and delta; the device's part stays
+/// empty.
+Compared compute_exact(const Case& c, const Inputs& in);
+/// The device's part, from an empty carry and zeros.
+void compute_device(const Case& c, const Inputs& in, Compared& compared);
+/// Both.
 Compared compute_both(const Case& c, const Inputs& in);
 
 /// Fails where a tensor is further from the exact one than the bar of GPUs times `factor`.
