@@ -140,10 +140,10 @@ __global__ void __launch_bounds__(kThreads)
 
 struct Part {
   Vectorized view;
-  void* packed;
-  int64_t rows, heads;
-  float factor;
-  bool keys;
+  void* packed = nullptr;
+  int64_t rows = 0, heads = 0;
+  float factor = 1;
+  bool keys = false;
 };
 
 struct GradientParameters {
@@ -168,6 +168,7 @@ struct OffsetParameters {
   DeviceView q, k, v;
   int64_t batch, heads_q, heads_kv, dim_qk, dim_v;
   int64_t* tables;
+  int64_t table_size;
 };
 
 __global__ void __launch_bounds__(kThreads)
@@ -177,7 +178,7 @@ __global__ void __launch_bounds__(kThreads)
   const bool behind = index >= p.list.count;  // an empty entry starts where the last one ends
   const DeviceEntry& e = p.list.entries[behind ? p.list.count - 1 : index];
   const auto put = [&](int table, int64_t value) {
-    p.tables[table * (p.batch + 1) + index] = value;
+    p.tables[table * p.table_size + index] = value;
   };
   const auto in_view = [&](const DeviceView& view, int64_t row, int64_t rows) {
     return behind ? view.offset(row + rows - 1, 0) + view.stride_seq : view.offset(row, 0);
@@ -197,24 +198,29 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 Status write_offsets(const OffsetTables& t, Stream stream) {
-  const OffsetParameters p = {t.list,
-                              cuda::device_view(t.q),
-                              cuda::device_view(t.k),
-                              cuda::device_view(t.v),
-                              t.batch,
-                              t.heads_q,
-                              t.heads_kv,
-                              t.dim_qk,
-                              t.dim_v,
-                              t.tables};
+  const OffsetParameters p = {.list = t.list,
+                              .q = cuda::device_view(t.q),
+                              .k = cuda::device_view(t.k),
+                              .v = cuda::device_view(t.v),
+                              .batch = t.batch,
+                              .heads_q = t.heads_q,
+                              .heads_kv = t.heads_kv,
+                              .dim_qk = t.dim_qk,
+                              .dim_v = t.dim_v,
+                              .tables = t.tables,
+                              .table_size = offset_table_size(t.batch)};
   offsets_kernel<<<blocks(t.batch + 1, 1), kThreads, 0, native(stream)>>>(p);
   return cuda::status(cudaGetLastError(), "launching offsets for cuDNN");
 }
 
 Status pack(const Pack& t, Stream stream) {
-  const PackParameters p = {
-      t.list, vectorized(t.from),      t.to, t.keys ? t.list.rows_k : t.list.rows_q, t.heads,
-      t.keys, t.negated ? 0x8000u : 0u};
+  const PackParameters p = {.list = t.list,
+                            .from = vectorized(t.from),
+                            .to = t.to,
+                            .rows = t.keys ? t.list.rows_k : t.list.rows_q,
+                            .heads = t.heads,
+                            .keys = t.keys,
+                            .flipped = t.negated ? 0x8000u : 0u};
   for_type(t.from.dtype, t.from.dim, [&]<class T, int kLanes>() {
     pack_kernel<T, kLanes><<<blocks(p.rows * p.heads, kLanes), kThreads, 0, native(stream)>>>(p);
   });
@@ -222,8 +228,12 @@ Status pack(const Pack& t, Stream stream) {
 }
 
 Status merge(const Merge& m, Stream stream) {
-  const MergeParameters p = {m.list, vectorized(m.o), cuda::device_view(m.lse),
-                             m.part, m.stats,         m.o.heads};
+  const MergeParameters p = {.list = m.list,
+                             .o = vectorized(m.o),
+                             .lse = cuda::device_view(m.lse),
+                             .part = m.part,
+                             .stats = m.stats,
+                             .heads = m.o.heads};
   for_type(m.dtype, m.o.dim, [&]<class T, int kLanes>() {
     merge_kernel<T, kLanes>
         <<<blocks(m.list.rows_q * p.heads, kLanes), kThreads, 0, native(stream)>>>(p);
@@ -232,14 +242,14 @@ Status merge(const Merge& m, Stream stream) {
 }
 
 Status make_backward_rows(const BackwardRows& r, Stream stream) {
-  const BackwardParameters p = {r.list,
-                                vectorized(r.dout),
-                                cuda::device_view(r.lse),
-                                cuda::device_view(r.delta),
-                                r.packed_dout,
-                                r.o,
-                                r.stats,
-                                r.dout.heads};
+  const BackwardParameters p = {.list = r.list,
+                                .dout = vectorized(r.dout),
+                                .lse = cuda::device_view(r.lse),
+                                .delta = cuda::device_view(r.delta),
+                                .packed_dout = r.packed_dout,
+                                .o = r.o,
+                                .stats = r.stats,
+                                .heads = r.dout.heads};
   for_type(r.dout.dtype, r.dout.dim, [&]<class T, int kLanes>() {
     backward_rows_kernel<T, kLanes>
         <<<blocks(r.list.rows_q * p.heads, kLanes), kThreads, 0, native(stream)>>>(p);
@@ -248,11 +258,21 @@ Status make_backward_rows(const BackwardRows& r, Stream stream) {
 }
 
 Status add_gradients(const Gradients& g, Stream stream) {
-  const GradientParameters p = {g.list,
-                                {{vectorized(g.dq), g.part_dq, g.list.rows_q, g.dq.heads, false},
-                                 {vectorized(g.dk), g.part_dk, g.list.rows_k, g.heads_kv, true},
-                                 {vectorized(g.dv), g.part_dv, g.list.rows_k, g.heads_kv, true}}};
-  const int64_t units = std::max(g.list.rows_q * g.dq.heads, g.list.rows_k * g.heads_kv);
+  const auto keys = [&](const TensorView& view, void* part) {
+    return Part{.view = vectorized(view),
+                .packed = part,
+                .rows = g.list.rows_k,
+                .heads = g.heads_kv,
+                .keys = true};
+  };
+  const Part dq = {.view = vectorized(g.dq),
+                   .packed = g.part_dq,
+                   .rows = g.list.rows_q,
+                   .heads = g.dq.heads,
+                   .factor = g.negated_dq ? -1.0f : 1.0f};
+  const GradientParameters p = {.list = g.list,
+                                .parts = {dq, keys(g.dk, g.part_dk), keys(g.dv, g.part_dv)}};
+  const int64_t units = std::max(dq.rows * dq.heads, g.list.rows_k * g.heads_kv);
   for_type(g.dtype, std::max(g.dq.dim, g.dv.dim), [&]<class T, int kLanes>() {
     const dim3 grid(blocks(units, kLanes), 3);
     gradients_kernel<T, kLanes><<<grid, kThreads, 0, native(stream)>>>(p);

@@ -31,13 +31,15 @@ struct OffsetTables {
   int64_t batch = 0;
   TensorView q, k, v;
   int64_t heads_q = 0, heads_kv = 0, dim_qk = 0, dim_v = 0;
-  int64_t* tables = nullptr;  // kOffsetTables of batch + 1 each
+  int64_t* tables = nullptr;  // kOffsetTables, each of batch + 1 and rounded up to 16 bytes
 };
 
 /// In the order of their memory: rows of the views, then packed rows in scratch memory of heads_q
 /// times 1, dim_v and dim_qk elements and of heads_kv times dim_qk and dim_v.
 enum OffsetTable { kViewQ, kViewK, kViewV, kPackedStats, kPackedO, kPackedQ, kPackedK, kPackedV };
 inline constexpr int64_t kOffsetTables = 8;
+/// From one table to the next, in elements.
+inline constexpr int64_t offset_table_size(int64_t batch) { return (batch + 2) / 2 * 2; }
 
 Status write_offsets(const OffsetTables& tables, Stream stream);
 

@@ -33,7 +33,7 @@ Result<const StagedGroups*> staged_groups(const Tiles& t) {
 /// Where each tensor of a ragged graph finds its offsets.
 void point_to_offsets(Launch& launch, int64_t* tables) {
   const auto point = [&](Slot slot, OffsetTable table) {
-    launch.arguments[slot] = tables + table * (launch.key.batch + 1);
+    launch.arguments[slot] = tables + table * offset_table_size(launch.key.batch);
   };
   point(Slot::kOffsetsQ, launch.packs_q ? kPackedQ : kViewQ);
   point(Slot::kOffsetsK, launch.packs_k ? kPackedK : kViewK);

@@ -12,6 +12,7 @@ namespace longspan::cudnn {
 namespace {
 
 constexpr size_t kPartAlignment = 256;
+constexpr size_t kTableAlignment = 16;  // what cudnn-frontend says of all tensors
 
 /// Lays parts one behind the other.
 class Places {
@@ -57,7 +58,7 @@ class TableWriter {
  private:
   template <class T>
   size_t append(const std::vector<T>& values) {
-    const size_t place = (bytes_.size() + alignof(T) - 1) / alignof(T) * alignof(T);
+    const size_t place = (bytes_.size() + kTableAlignment - 1) / kTableAlignment * kTableAlignment;
     bytes_.resize(place + values.size() * sizeof(T));
     std::memcpy(bytes_.data() + place, values.data(), values.size() * sizeof(T));
     return place;
@@ -105,7 +106,7 @@ Scratch scratch_of(const TileProblem& p) {
     s.dk = places.take(rows_k * p.dim_qk * 2);
     s.dv = places.take(rows_k * p.dim_v * 2);
   }
-  s.offsets = places.take(kOffsetTables * (kMostEntries + 1) * 8);
+  s.offsets = places.take(kOffsetTables * offset_table_size(kMostEntries) * 8);
   s.cudnn = places.take(cudnn_budget(p));
   s.end = places.end();
   return s;
