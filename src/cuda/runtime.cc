@@ -83,7 +83,9 @@ Status Event::hold(Stream stream) const {
 Status copy(void* to, const void* from, size_t bytes) {
   if (bytes == 0) return {};
   LONGSPAN_CHECK_OK(status(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), "copying"));
-  return status(cudaStreamSynchronize(nullptr), "copying");
+  // From pageable memory cudaMemcpy returns before the last bytes have arrived, and other streams
+  // do not wait for its.
+  return status(cudaStreamSynchronize(cudaStreamLegacy), "copying");
 }
 
 Status fill(void* device, int value, size_t bytes) {
