@@ -221,16 +221,16 @@ std::vector<Group> make_groups(const TileProblem& problem, std::span<const Place
   std::vector<Group> groups;
   for (const Bin& bin : bins) {
     const std::vector<Entry>& entries = bin.entries();
-    const bool alike = bin.uniform() && (entries.size() > 1 || !packed);
-    if (backward && bin.uniform() && one_by_one(entries[0])) {
-      append_launches(problem, bin.mask(), true, entries, groups);  // else refused
-    } else if (alike || (bin.uniform() && !may_rag)) {
+    // cuDNN refuses one row against one key in backward unless both are declared longer.
+    const bool smallest = backward && bin.uniform() && one_by_one(entries[0]);
+    const bool alike = bin.uniform() && !smallest && (entries.size() > 1 || !packed || !may_rag);
+    if (alike) {
       append_launches(problem, bin.mask(), false, entries, groups);
-    } else if (may_rag) {
+    } else if (may_rag || smallest) {
       append_launches(problem, bin.mask(), true, entries, groups);
     } else {
       for (const Entry& e : entries) {
-        append_launches(problem, bin.mask(), backward && one_by_one(e), {&e, 1}, groups);
+        append_launches(problem, bin.mask(), one_by_one(e), {&e, 1}, groups);
       }
     }
   }
