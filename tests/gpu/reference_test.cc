@@ -123,7 +123,7 @@ TEST(CudaReference, ChecksRealSizesInSeconds) {
                                                              .dv = r.gradients.dv.view(),
                                                              .tiles = c.tiles,
                                                              .scale = c.scale}));
-  for (const int64_t first : {0, 5000, 8189}) check_rows(c, in, r, delta, first);
+  for (const int64_t first : {2, 8189}) check_rows(c, in, r, delta, first);
 }
 
 TEST(CudaReference, NarrowViewsHoldTheRoundedResult) {

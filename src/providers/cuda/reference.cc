@@ -66,13 +66,17 @@ class ReferencePlan final : public Plan {
   size_t workspace_bytes() const override { return 0; }
 
   Result<std::shared_ptr<const Staged>> stage(std::span<const PlacedTile> tiles) const override {
+    const bool forward = problem_.direction == Direction::kForward;
     const DeviceScope scope(ordinal_);
+    if (!tiles.empty()) {
+      LONGSPAN_CHECK_OK(forward ? load_forward(problem_.dtype) : load_backward(problem_.dtype));
+    }
     auto staged = std::make_shared<StagedTiles>();
     staged->direction = problem_.direction;
     staged->ordinal = ordinal_;
     staged->given.assign(tiles.begin(), tiles.end());
     LONGSPAN_TRY(staged->queries, DeviceTable::make(make_tile_table(tiles, Written::kQueryRows)));
-    if (problem_.direction == Direction::kBackward) {
+    if (!forward) {
       const TileTable keys = make_tile_table(tiles, Written::kKeyRows);
       staged->key_tokens = cuda::key_tokens(keys);
       LONGSPAN_TRY(staged->keys, DeviceTable::make(keys));

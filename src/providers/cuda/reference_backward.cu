@@ -245,6 +245,20 @@ Status launch_rows(const TileProblem& problem, const BackwardTiles& call, const 
 
 }  // namespace
 
+Status load_backward(DType dtype) {
+  cudaError_t code = cudaSuccess;
+  const auto load = [&](auto kernel) {
+    cudaFuncAttributes attributes;
+    if (code == cudaSuccess) code = cudaFuncGetAttributes(&attributes, kernel);
+  };
+  by_type(dtype, [&](auto zero) {
+    load(rows_kernel<decltype(zero), Gradients::kQueries>);
+    load(rows_kernel<decltype(zero), Gradients::kKeys>);
+    load(bias_kernel<decltype(zero)>);
+  });
+  return status(code, "loading cuda/reference backward");
+}
+
 Status launch_query_gradients(const TileProblem& problem, const BackwardTiles& call,
                               const DeviceTable& queries) {
   return launch_rows<Gradients::kQueries>(problem, call, queries, problem.heads_q);

@@ -160,6 +160,15 @@ __global__ void __launch_bounds__(kMostThreads, 1)
 
 }  // namespace
 
+Status load_forward(DType dtype) {
+  cudaFuncAttributes attributes;
+  cudaError_t code = cudaSuccess;
+  by_type(dtype, [&](auto zero) {
+    code = cudaFuncGetAttributes(&attributes, forward_kernel<decltype(zero)>);
+  });
+  return status(code, "loading cuda/reference forward");
+}
+
 Status launch_forward(const TileProblem& problem, const ForwardTiles& call,
                       const DeviceTable& queries) {
   Forward p{.q = device_view(call.q),

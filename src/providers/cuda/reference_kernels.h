@@ -19,6 +19,11 @@ struct DeviceTable {
   static Result<DeviceTable> make(const TileTable& table);
 };
 
+// Kernels are loaded when they are first launched, unless that was done before: a stream that is
+// captured must not meet it.
+Status load_forward(DType dtype);
+Status load_backward(DType dtype);
+
 Status launch_forward(const TileProblem& problem, const ForwardTiles& call,
                       const DeviceTable& queries);
 
