@@ -14,7 +14,7 @@ import tempfile
 ROWS = [
     {"base"},
     {"mask", "tensor"},
-    {"problem"},
+    {"problem", "cuda"},
     {"partition", "providers", "comm"},
     {"schedule"},
     {"plan", "strategies"},
@@ -28,6 +28,7 @@ PUBLIC_OWNER = {
     "decline.h": "base",
     "version.h": "base",
     "tensor.h": "tensor",
+    "device.h": "tensor",
     "mask.h": "mask",
     "modification.h": "mask",
     "dropout.h": "problem",
@@ -49,6 +50,8 @@ THIRD_PARTY = {
     "mpi.h": ["src/comm/mpi", "tests/comm"],
     "hwy/": ["src/providers/cpu", "tests/providers"],
     "libxsmm": ["src/providers/cpu"],
+    "cuda_": ["src/cuda", "src/providers/cuda", "src/providers/cudnn", "tests/gpu"],
+    "cudnn_frontend": ["src/providers/cudnn"],
     "CLI/": ["tools/longspan"],
     "gtest/": ["tests"],
     "gmock/": ["tests"],
@@ -59,8 +62,8 @@ THIRD_PARTY = {
 C_STANDARD = {f"{name}.h" for name in (
     "assert ctype errno float inttypes limits math signal stdbool stddef stdint stdio stdlib "
     "string time").split()}
-SYSTEM = {"dlfcn.h", "fcntl.h", "immintrin.h", "pthread.h", "sched.h", "unistd.h", "spawn.h",
-          "malloc.h"}
+SYSTEM = {"dlfcn.h", "fcntl.h", "immintrin.h", "link.h", "pthread.h", "sched.h", "unistd.h",
+          "spawn.h", "malloc.h"}
 # Layer 5 sees the public headers alone; tests may look inside.
 OUTSIDE = ("tools", "bench", "examples")
 
@@ -175,6 +178,8 @@ SEEDED = [
     ("src/plan/seeded.cc", "#include <cblas.h>"),
     ("src/engine/seeded.cc", "#include <hwy/highway.h>"),
     ("src/base/seeded.cc", "#include <libxsmm.h>"),
+    ("src/comm/threads/seeded.cc", "#include <cuda_runtime_api.h>"),
+    ("src/providers/cuda/seeded.cc", "#include <cudnn_frontend.h>"),
     ("src/base/seeded.cc", "#include <CLI/CLI.hpp>"),
     ("src/base/seeded.cc", "#include <boost/any.hpp>"),
     ("src/newfolder/seeded.cc", '#include "longspan/status.h"'),

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that building and testing need, and checks their versions.
-# Prints nothing when everything is there.
+# Installs the Debian packages that building and testing need, and checks their versions. Where CUDA
+# code can be built it also unpacks the headers of cudnn-frontend. Prints nothing when everything is
+# there.
 set -euo pipefail
+cd "$(dirname "$0")/.."
 
 usage() {
   cat <<'TEXT'
@@ -9,6 +11,8 @@ usage: scripts/setup.sh [--build-only]
 
 Checks that the packages longspan needs are installed, and installs those that are missing with
 apt-get (through sudo when not root). The versions stated are lower bounds: those of Debian 12.
+Where nvcc is found, the headers of cudnn-frontend (for the provider cudnn) are downloaded from PyPI
+into build/deps.
 
   --build-only   only what building and running the command line needs, not the tests' packages
 TEXT
@@ -41,6 +45,10 @@ clang-format-14         1:14.0.6
 clang-tidy-14           1:14.0.6
 libclang-rt-14-dev      1:14.0.6
 '
+
+frontend_version=1.23.0
+frontend_sha256=7bdae232a3071501012611fab14aae34dd16983205e56d3c1641317910fdd385
+frontend_dir=build/deps/cudnn-frontend-$frontend_version
 
 packages=$build_packages$test_packages
 case "${1:-}" in
@@ -76,8 +84,42 @@ unmet() {
   done <<< "$packages"
 }
 
+frontend_missing() {
+  [ ! -f "$frontend_dir/include/cudnn_frontend.h" ] || return 1
+  command -v nvcc > /dev/null || [ -x /usr/local/cuda/bin/nvcc ]
+}
+
+# The wheel is taken for its headers alone, so one of any Python does: always the same file.
+fetch_frontend() {
+  local work
+  work=$(mktemp -d)
+  echo "setup.sh: downloading the headers of cudnn-frontend $frontend_version"
+  if python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \
+       --implementation cp --python-version 3.11 --abi cp311 --platform manylinux_2_28_x86_64 \
+       --dest "$work" "nvidia-cudnn-frontend==$frontend_version" &&
+     echo "$frontend_sha256  $(echo "$work"/*.whl)" | sha256sum --check --quiet &&
+     python3 -m zipfile -e "$work"/*.whl "$work/wheel"
+  then
+    mkdir -p "$frontend_dir"
+    rm -rf "$frontend_dir/include"
+    mv "$work"/wheel/*.dist-info/licenses/LICENSE.txt "$frontend_dir/"
+    mv "$work/wheel/include" "$frontend_dir/"
+  else
+    echo "setup.sh: no headers of cudnn-frontend: the provider cudnn will not be built" >&2
+  fi
+  rm -rf "$work"
+}
+
+if frontend_missing && ! python3 -m pip --version > /dev/null 2>&1; then
+  packages+='
+python3-pip             23.0
+'
+fi
 mapfile -t missing < <(unmet)
-[ ${#missing[@]} -gt 0 ] || exit 0
+if [ ${#missing[@]} -eq 0 ]; then
+  if frontend_missing; then fetch_frontend; fi
+  exit 0
+fi
 
 as_root=()
 if [ "$(id -u)" -ne 0 ]; then
@@ -109,3 +151,4 @@ if [ -n "$still" ]; then
   done
   fail "this system's packages are too old: use Debian 12 or newer"
 fi
+if frontend_missing; then fetch_frontend; fi

@@ -8,7 +8,7 @@ usage() {
 usage: scripts/test.sh [--only STAGE]... [--no-setup] [--jobs N]
 
 Stages, in this order:
-  release   everything is built with optimisation, all tests run
+  release   everything is built with optimisation, all tests run but those that need a GPU
   lint      scripts/lint.sh
   asan      address and undefined behaviour sanitizers, tests labelled unit or dist
   tsan      thread sanitizer, tests labelled unit or dist
@@ -60,7 +60,7 @@ declare -A targets=([release]="all" [asan]="tests_unit tests_dist" [tsan]="tests
 
 # shellcheck disable=SC2317  # called through an array
 run_tests() {  # preset
-  local preset=$1 select=() launcher=()
+  local preset=$1 select=(-LE gpu) launcher=()
   [ -z "${labels[$preset]}" ] || select=(-L "${labels[$preset]}")
   [ "$preset" != tsan ] || launcher=("${without_randomisation[@]}")
   cmake --preset "$preset" > "build/$preset.configure.log" 2>&1 ||

@@ -46,7 +46,7 @@ struct Shape {
 class Attention {
  public:
   Attention(const Device& device, const Shape& shape) : shape_(shape) {
-    const Provider& provider = *providers()[0];
+    const Provider& provider = **std::ranges::find(providers(), "cpu/tiled", &Provider::name);
     TileProblem problem = {.heads_q = shape.heads,
                            .heads_kv = shape.heads,
                            .dim_qk = shape.dim,

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "longspan/status.h"
+#include "longspan/tensor.h"
 
 namespace longspan {
 
@@ -72,6 +73,15 @@ class Communicator {
   /// abandon().
   virtual Status wait(Request request, std::chrono::milliseconds deadline) = 0;
 
+  /// Whether transfers move device memory in stream order: then start_on and wait_on are used
+  /// instead of start and wait, and data lies on the device.
+  virtual bool on_device() const { return false; }
+  /// As start. Sent data is ready, and received memory free, once `stream` gets here.
+  virtual Result<Request> start_on(std::span<const Transfer> transfers, Stream stream);
+  /// As wait, but returns once `stream` goes on only after the transfers; the host may wait for a
+  /// peer to queue its side, never for the device.
+  virtual Status wait_on(Request request, Stream stream, std::chrono::milliseconds deadline);
+
   /// Collective: ranks with the same colour form a communicator, ordered by (key, rank).
   virtual Result<std::shared_ptr<Communicator>> split(int color, int key) = 0;
 
@@ -82,6 +92,14 @@ class Communicator {
 
 /// Ranks as threads of this process: one communicator per rank.
 std::vector<std::shared_ptr<Communicator>> make_threads_communicators(const Topology& topology);
+
+struct Device;
+
+/// Ranks as threads of this process on CUDA devices, one device for each rank (they may repeat:
+/// ranks share a GPU). Receivers pull with copy engines in stream order. unsupported when built
+/// without CUDA.
+Result<std::vector<std::shared_ptr<Communicator>>> make_peer_communicators(
+    const Topology& topology, std::span<const Device> devices);
 
 /// The process's rank of MPI_COMM_WORLD. Initialises MPI when the program has not; then also
 /// finalises it with the last communicator, unless a peer was lost. `nodes` 0: by host name.

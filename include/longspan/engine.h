@@ -102,9 +102,6 @@ struct BufferSpec {
   std::string alias;           // "q", "k", "v", "o", "lse", or empty
 };
 
-/// Host execution has no streams; device ones come with the CUDA providers.
-struct Stream {};
-
 /// Tensors and values that only some problems have; a view without data is absent. Those per head
 /// cover all query heads of the problem and are whole on every rank, as is the bias.
 struct SideOperands {

@@ -3,6 +3,7 @@
 
 #include "longspan/communicator.h"
 #include "longspan/decline.h"
+#include "longspan/device.h"
 #include "longspan/dropout.h"
 #include "longspan/engine.h"
 #include "longspan/mask.h"

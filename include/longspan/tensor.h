@@ -21,6 +21,11 @@ inline constexpr DType accumulator(DType dtype) {
   return dtype == DType::kF64 ? DType::kF64 : DType::kF32;
 }
 
+/// Where work is queued: a cudaStream_t on CUDA devices; the host has none.
+struct Stream {
+  void* handle = nullptr;
+};
+
 /// [batch, seq, heads, dim] in memory order given by the strides (in elements; dim is contiguous).
 /// A packed (thd) tensor has batch 1 and seq = tokens. Row r is (r / seq, r % seq), so rows are
 /// numbered batch-major whatever the layout in memory is. Statistics have dim 1.

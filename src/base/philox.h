@@ -4,6 +4,12 @@
 #include <array>
 #include <cstdint>
 
+#ifdef __CUDACC__
+#define LONGSPAN_HOST_DEVICE __host__ __device__
+#else
+#define LONGSPAN_HOST_DEVICE
+#endif
+
 namespace longspan {
 
 inline constexpr int kPhiloxRounds = 10;
@@ -12,18 +18,30 @@ inline constexpr uint32_t kPhiloxMultiplier1 = 0xCD9E8D57;
 inline constexpr uint32_t kPhiloxWeyl0 = 0x9E3779B9;
 inline constexpr uint32_t kPhiloxWeyl1 = 0xBB67AE85;
 
-inline std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter,
-                                          std::array<uint32_t, 2> key) {
+/// Plain members: device code cannot index a std::array.
+struct PhiloxWords {
+  uint32_t x = 0, y = 0, z = 0, w = 0;
+};
+
+LONGSPAN_HOST_DEVICE inline PhiloxWords philox4x32(PhiloxWords counter, uint32_t key0,
+                                                   uint32_t key1) {
   for (int round = 0; round < kPhiloxRounds; ++round) {
-    const uint64_t first = uint64_t{kPhiloxMultiplier0} * counter[0];
-    const uint64_t second = uint64_t{kPhiloxMultiplier1} * counter[2];
-    counter = {
-        static_cast<uint32_t>(second >> 32) ^ counter[1] ^ key[0], static_cast<uint32_t>(second),
-        static_cast<uint32_t>(first >> 32) ^ counter[3] ^ key[1], static_cast<uint32_t>(first)};
-    key[0] += kPhiloxWeyl0;
-    key[1] += kPhiloxWeyl1;
+    const uint64_t first = uint64_t{kPhiloxMultiplier0} * counter.x;
+    const uint64_t second = uint64_t{kPhiloxMultiplier1} * counter.z;
+    counter = {static_cast<uint32_t>(second >> 32) ^ counter.y ^ key0,
+               static_cast<uint32_t>(second), static_cast<uint32_t>(first >> 32) ^ counter.w ^ key1,
+               static_cast<uint32_t>(first)};
+    key0 += kPhiloxWeyl0;
+    key1 += kPhiloxWeyl1;
   }
   return counter;
+}
+
+inline std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter,
+                                          std::array<uint32_t, 2> key) {
+  const PhiloxWords words =
+      philox4x32(PhiloxWords{counter[0], counter[1], counter[2], counter[3]}, key[0], key[1]);
+  return {words.x, words.y, words.z, words.w};
 }
 
 }  // namespace longspan

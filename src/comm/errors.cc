@@ -34,3 +34,17 @@ std::string mismatch_text(const Sizes& sizes) {
 }
 
 }  // namespace longspan::comm
+
+namespace longspan {
+
+Result<Request> Communicator::start_on(std::span<const Transfer>, Stream) {
+  return Error{ErrorCode::kUnsupported,
+               std::string(name()) + " moves host memory; device memory needs peer", "comm"};
+}
+
+Status Communicator::wait_on(Request, Stream, std::chrono::milliseconds) {
+  return Error{ErrorCode::kUnsupported,
+               std::string(name()) + " moves host memory; device memory needs peer", "comm"};
+}
+
+}  // namespace longspan

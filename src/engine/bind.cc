@@ -149,7 +149,7 @@ Status check_saved(const PreparedCall& call, const Saved& saved, std::span<const
 Status check_all(const PreparedCall& call, Direction direction, std::span<const Named> tensors,
                  const Saved& saved, Workspace workspace) {
   for (const Named& tensor : tensors) {
-    LONGSPAN_CHECK_OK(check_view(tensor, call.problem().page));
+    LONGSPAN_CHECK_OK(check_view(tensor, call.problem().page, call.on_host()));
   }
   LONGSPAN_CHECK_OK(check_workspace(call, direction, workspace));
   LONGSPAN_CHECK_OK(check_overlap(tensors, workspace));

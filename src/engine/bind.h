@@ -26,8 +26,9 @@ struct Named {
   bool paged = false;
 };
 
-/// Type, shape, strides, alignment and page table. `page`: Problem::page.
-Status check_view(const Named& tensor, int64_t page);
+/// Type, shape, strides, alignment and page table, whose entries are looked at where they lie in
+/// host memory. `page`: Problem::page.
+Status check_view(const Named& tensor, int64_t page, bool on_host);
 
 /// Whether a tensor is there exactly when `wanted`, which `key` of the problem text asks for.
 Status present(std::string_view name, const TensorView& view, bool wanted, std::string_view key);

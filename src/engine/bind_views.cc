@@ -42,7 +42,7 @@ Status check_rows(const Named& t) {
 }
 
 /// Rows of a shard in pages, the last of which may be partial.
-Status check_pages(const Named& t, int64_t page) {
+Status check_pages(const Named& t, int64_t page, bool on_host) {
   const TensorView& v = *t.view;
   const int64_t pages = (t.shard->rows + page - 1) / page;
   if (v.batch != pages || v.seq != page || v.heads != t.heads || v.dim != t.dim) {
@@ -55,7 +55,7 @@ Status check_pages(const Named& t, int64_t page) {
   if (v.pages == nullptr) {
     return invalid(fmt::format("{} has no page table; the problem has page={}", t.name, page));
   }
-  for (int64_t i = 0; i < pages; ++i) {
+  for (int64_t i = 0; on_host && i < pages; ++i) {
     if (v.pages[i] >= 0 && v.pages[i] < v.page_count) continue;
     return invalid(fmt::format("{}: entry {} of the page table is {}; the pool has {} pages",
                                t.name, i, v.pages[i], v.page_count));
@@ -72,8 +72,8 @@ Status check_whole(const Named& t) {
                   t.name, v.batch, v.seq, v.heads, v.dim, t.batch, t.seq, t.heads, t.dim));
 }
 
-Status check_shape(const Named& t, int64_t page) {
-  if (t.paged) return check_pages(t, page);
+Status check_shape(const Named& t, int64_t page, bool on_host) {
+  if (t.paged) return check_pages(t, page, on_host);
   if (t.view->pages != nullptr) {
     return invalid(fmt::format("{} has a page table, {}", t.name,
                                page == 0 ? "the problem has no page=N" : "only k and v may"));
@@ -87,12 +87,12 @@ Error invalid(std::string message) {
   return {ErrorCode::kInvalidArgument, std::move(message), "bind"};
 }
 
-Status check_view(const Named& t, int64_t page) {
+Status check_view(const Named& t, int64_t page, bool on_host) {
   const TensorView& v = *t.view;
   if (v.dtype != t.dtype) {
     return invalid(fmt::format("{} is {}; must be {}", t.name, name(v.dtype), name(t.dtype)));
   }
-  LONGSPAN_CHECK_OK(check_shape(t, page));
+  LONGSPAN_CHECK_OK(check_shape(t, page, on_host));
   if (v.rows() == 0) return {};
   if (v.data == nullptr) return invalid(fmt::format("{} has no data", t.name));
   if ((v.heads > 1 && v.stride_head < v.dim) || v.stride_seq < 0 || v.stride_batch < 0) {

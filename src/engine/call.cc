@@ -1,23 +1,41 @@
 #include "engine/call.h"
 
+#include <cstdlib>
+#include <cstring>
 #include <utility>
+
+#include "cuda/upload.h"
 
 namespace longspan {
 
 PreparedCall::PreparedCall(Setting setting, Explanation explanation,
-                           std::array<Prepared, 2> directions, int rank)
+                           std::array<Prepared, 2> directions, int rank, bool on_host,
+                           Slopes default_slopes)
     : setting_(std::move(setting)),
       explanation_(std::move(explanation)),
       directions_(std::move(directions)),
       rank_(rank),
-      saved_layout_(longspan::saved_layout(directions_[0].schedule, directions_[1].schedule)) {
-  const Problem& problem = setting_.problem;
-  if (problem.alibi == Alibi::kNone) return;
-  slopes_ = default_alibi_slopes(problem.heads_q);
-  slopes_f32_.assign(slopes_.begin(), slopes_.end());
+      on_host_(on_host),
+      saved_layout_(longspan::saved_layout(directions_[0].schedule, directions_[1].schedule)),
+      default_slopes_(std::move(default_slopes)) {}
+
+Result<Slopes> make_default_slopes(const Problem& problem, const Device& device) {
+  if (problem.alibi == Alibi::kNone) return Slopes();
+  const std::vector<double> wide = default_alibi_slopes(problem.heads_q);
+  const std::vector<float> narrow(wide.begin(), wide.end());
   const DType dtype = accumulator(problem.dtype);
-  void* const data = dtype == DType::kF64 ? static_cast<void*>(slopes_.data()) : slopes_f32_.data();
-  default_slopes_ = packed_view(data, dtype, 1, problem.heads_q, 1);
+  const void* const data =
+      dtype == DType::kF64 ? static_cast<const void*>(wide.data()) : narrow.data();
+  const size_t bytes = static_cast<size_t>(problem.heads_q * size_of(dtype));
+  Slopes slopes;
+  if (device.is_cuda()) {
+    LONGSPAN_TRY(slopes.memory, cuda::upload(device, data, bytes));
+  } else {
+    slopes.memory = std::shared_ptr<void>(std::malloc(bytes), std::free);
+    std::memcpy(slopes.memory.get(), data, bytes);
+  }
+  slopes.view = packed_view(slopes.memory.get(), dtype, 1, problem.heads_q, 1);
+  return slopes;
 }
 
 std::vector<BufferSpec> saved_layout(const Schedule& forward, const Schedule& backward) {

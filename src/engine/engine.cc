@@ -39,7 +39,7 @@ class EngineImpl final : public Engine {
       : options_(std::move(options)),
         communicator_(std::move(communicator)),
         device_(std::move(device)),
-        executor_(*communicator_, *device_.workers) {}
+        executor_(*communicator_) {}
 
   Result<std::shared_ptr<const Call>> prepare(const Problem& problem) override;
   Status forward(const Call& call, const ForwardOperands& x, const Saved& saved,
@@ -63,7 +63,7 @@ class EngineImpl final : public Engine {
   /// No further call can match the others'.
   void give_up(const Error& reason);
   Status run(const Call& call, Direction direction, const OperandViews& views, const Sides& sides,
-             const Saved& saved, Workspace workspace, double scale);
+             const Saved& saved, Workspace workspace, double scale, Stream stream);
 
   Options options_;
   std::shared_ptr<Communicator> communicator_;
@@ -104,6 +104,12 @@ Result<Prepared> EngineImpl::prepare_direction(const Setting& setting, Direction
     prepared.schedule.scratch_bytes = static_cast<int64_t>(prepared.plan->workspace_bytes());
     prepared.workspace_bytes += prepared.plan->workspace_bytes();
   }
+  for (const Step& step : prepared.schedule.steps) {
+    for (const Part& part : step.parts) {
+      LONGSPAN_TRY(prepared.staged.emplace_back(), prepared.plan->stage(part.tiles));
+    }
+  }
+  LONGSPAN_TRY(prepared.rows, make_row_program(prepared.schedule, device_));
   return prepared;
 }
 
@@ -120,9 +126,10 @@ Result<std::shared_ptr<const PreparedCall>> EngineImpl::build(const Problem& pro
     LONGSPAN_TRY(directions[1], prepare_direction(choice.setting, Direction::kBackward,
                                                   choice.explanation.backward));
   }
-  return std::make_shared<const PreparedCall>(std::move(choice.setting),
-                                              std::move(choice.explanation), std::move(directions),
-                                              communicator_->rank());
+  LONGSPAN_TRY(Slopes slopes, make_default_slopes(choice.setting.problem, device_));
+  return std::make_shared<const PreparedCall>(
+      std::move(choice.setting), std::move(choice.explanation), std::move(directions),
+      communicator_->rank(), !device_.is_cuda(), std::move(slopes));
 }
 
 void EngineImpl::give_up(const Error& reason) {
@@ -162,7 +169,8 @@ Result<std::shared_ptr<const Call>> EngineImpl::prepare(const Problem& problem) 
 }
 
 Status EngineImpl::run(const Call& call, Direction direction, const OperandViews& views,
-                       const Sides& sides, const Saved& saved, Workspace workspace, double scale) {
+                       const Sides& sides, const Saved& saved, Workspace workspace, double scale,
+                       Stream stream) {
   const auto& prepared_call = static_cast<const PreparedCall&>(call);
   if (prepared_call.rank() != communicator_->rank()) {
     return invalid(fmt::format("the call was prepared by rank {}; this engine is rank {}",
@@ -180,6 +188,9 @@ Status EngineImpl::run(const Call& call, Direction direction, const OperandViews
                                        .workspace = workspace,
                                        .scale = scale,
                                        .sides = sides,
+                                       .rows = *prepared.rows,
+                                       .staged = prepared.staged,
+                                       .stream = stream,
                                        .deadline = options_.deadline});
   if (!status.ok()) {
     give_up(status.error());
@@ -217,17 +228,17 @@ Sides resolved(const PreparedCall& call, const SideOperands& side) {
 }
 
 Status EngineImpl::forward(const Call& call, const ForwardOperands& x, const Saved& saved,
-                           Workspace workspace, Stream&) {
+                           Workspace workspace, Stream& stream) {
   LONGSPAN_CHECK_OK(broken_);
   LONGSPAN_CHECK_OK(check_binding(call, x, saved, workspace));
   OperandViews views = common_views(x);
   at(views, Quantity::kMaxLogit) = x.max_logit;
   const Sides sides = resolved(static_cast<const PreparedCall&>(call), x.side);
-  return run(call, Direction::kForward, views, sides, saved, workspace, x.scale);
+  return run(call, Direction::kForward, views, sides, saved, workspace, x.scale, stream);
 }
 
 Status EngineImpl::backward(const Call& call, const BackwardOperands& x, const Saved& saved,
-                            Workspace workspace, Stream&) {
+                            Workspace workspace, Stream& stream) {
   LONGSPAN_CHECK_OK(broken_);
   LONGSPAN_CHECK_OK(check_binding(call, x, saved, workspace));
   OperandViews views = common_views(x);
@@ -238,7 +249,7 @@ Status EngineImpl::backward(const Call& call, const BackwardOperands& x, const S
   Sides sides = resolved(static_cast<const PreparedCall&>(call), x.side);
   sides.dsink = x.dsink;
   sides.dbias = x.dbias;
-  return run(call, Direction::kBackward, views, sides, saved, workspace, x.scale);
+  return run(call, Direction::kBackward, views, sides, saved, workspace, x.scale, stream);
 }
 
 }  // namespace
@@ -247,7 +258,15 @@ Result<std::unique_ptr<Engine>> Engine::create(Options options,
                                                std::shared_ptr<Communicator> communicator,
                                                Device device) {
   if (!communicator) return invalid("communicator is null; make one (communicator.h)");
-  if (!device.workers) return invalid("device has no worker threads; use cpu_device()");
+  if (!device.is_cuda() && !device.workers) {
+    return invalid("device has no worker threads; use cpu_device()");
+  }
+  if (communicator->size() > 1 && communicator->on_device() != device.is_cuda()) {
+    return invalid(fmt::format("communicator {} moves {} memory and the device is {}; use {}",
+                               communicator->name(), communicator->on_device() ? "device" : "host",
+                               device.name,
+                               device.is_cuda() ? "peer" : "threads, mpi or callback"));
+  }
   if (options.deadline.count() <= 0) {
     return invalid(fmt::format("deadline {} ms: must be positive", options.deadline.count()));
   }

@@ -3,18 +3,11 @@
 #include <cstddef>
 #include <utility>
 
-#include "engine/host_ops.h"
-
 namespace longspan {
 namespace {
 
 std::byte* at_offset(const Workspace& workspace, int64_t offset) {
   return static_cast<std::byte*>(workspace.data) + offset;
-}
-
-/// Gradients that steps add to start at 0.
-void clear(const TensorView& view, Workers& workers) {
-  if (view.data != nullptr) fill_rows(view, {.row = 0, .rows = view.rows()}, false, workers);
 }
 
 }  // namespace
@@ -41,8 +34,9 @@ void Executor::bind_buffers(const Execution& x) {
 
 Status Executor::run(const Execution& x) {
   bind_buffers(x);
-  clear(x.sides.dsink, workers_);
-  clear(x.sides.dbias, workers_);
+  part_ = 0;
+  LONGSPAN_CHECK_OK(x.rows.clear(x.sides.dsink, x.stream));
+  LONGSPAN_CHECK_OK(x.rows.clear(x.sides.dbias, x.stream));
   requests_.assign(x.schedule.steps.size(), Request{});
   const auto count = static_cast<StepId>(x.schedule.steps.size());
   for (StepId id = 0; id < count; ++id) {
@@ -56,6 +50,7 @@ Status Executor::wait_for(const Execution& x, StepId id) {
   Request& request = requests_[static_cast<size_t>(id)];
   if (request.id < 0) return {};
   const Request waiting = std::exchange(request, Request{});
+  if (communicator_.on_device()) return communicator_.wait_on(waiting, x.stream, x.deadline);
   return communicator_.wait(waiting, x.deadline);
 }
 
@@ -68,7 +63,12 @@ Status Executor::post(const Execution& x, const Step& step, StepId id) {
                           .data = at_offset(x.workspace, message.offset),
                           .bytes = static_cast<size_t>(message.bytes)});
   }
-  LONGSPAN_TRY(requests_[static_cast<size_t>(id)], communicator_.start(transfers_));
+  Request& request = requests_[static_cast<size_t>(id)];
+  if (communicator_.on_device()) {
+    LONGSPAN_TRY(request, communicator_.start_on(transfers_, x.stream));
+  } else {
+    LONGSPAN_TRY(request, communicator_.start(transfers_));
+  }
   return {};
 }
 
@@ -81,6 +81,7 @@ Status Executor::attend(const Execution& x, const Step& step) {
   for (const Part& part : step.parts) {
     if (part.after != kNone) LONGSPAN_CHECK_OK(wait_for(x, part.after));
     ++attend_launches_;
+    const Staged* const staged = x.staged[part_++].get();
     if (step.kind == StepKind::kAttend) {
       LONGSPAN_CHECK_OK(x.plan->forward(
           {.q = view(step.q),
@@ -91,7 +92,9 @@ Status Executor::attend(const Execution& x, const Step& step) {
            .tiles = part.tiles,
            .scale = x.scale,
            .terms = terms,
-           .max_logit = step.max_logit == kNone ? TensorView() : view(step.max_logit)},
+           .max_logit = step.max_logit == kNone ? TensorView() : view(step.max_logit),
+           .stream = x.stream,
+           .staged = staged},
           scratch));
       continue;
     }
@@ -107,59 +110,21 @@ Status Executor::attend(const Execution& x, const Step& step) {
                                         .tiles = part.tiles,
                                         .scale = x.scale,
                                         .terms = terms,
-                                        .dbias = x.sides.dbias},
+                                        .dbias = x.sides.dbias,
+                                        .stream = x.stream,
+                                        .staged = staged},
                                        scratch));
   }
   return {};
 }
 
-void Executor::sink(const Execution& x, const Step& step) {
-  const int64_t head = x.schedule.buffers[static_cast<size_t>(step.lse)].head_begin;
-  if (step.kind == StepKind::kSinkGradient) {
-    sink_gradient(view(step.lse), view(step.delta), x.sides.sink, x.sides.dsink, head, step.fills,
-                  workers_);
-    return;
-  }
-  for (const Fill& rows : step.fills) {
-    sink_rows(view(step.o), view(step.lse), x.sides.sink, head, rows, workers_);
-  }
-}
-
 Status Executor::run_step(const Execution& x, const Step& step, StepId id) {
   for (const StepId earlier : step.after) LONGSPAN_CHECK_OK(wait_for(x, earlier));
   if (step.lane == Lane::kTransfer) return post(x, step, id);
-  switch (step.kind) {
-    case StepKind::kAttend:
-    case StepKind::kAttendBackward: return attend(x, step);
-    case StepKind::kDelta:
-      for (const Copy& rows : step.copies) {
-        delta_rows(view(step.o), view(step.dout), view(step.delta), rows, workers_);
-      }
-      return {};
-    case StepKind::kFill:
-      for (const Fill& fill : step.fills) {
-        const Buffer& buffer = x.schedule.buffers[static_cast<size_t>(fill.buffer)];
-        const bool lowest =
-            buffer.quantity == Quantity::kLse || buffer.quantity == Quantity::kMaxLogit;
-        fill_rows(view(fill.buffer), fill, lowest, workers_);
-      }
-      return {};
-    case StepKind::kAccumulate:
-      for (const Copy& copy : step.copies) add_rows(view(copy.src), view(copy.dst), copy, workers_);
-      return {};
-    case StepKind::kMaximum:
-      for (const Copy& copy : step.copies) max_rows(view(copy.src), view(copy.dst), copy, workers_);
-      return {};
-    case StepKind::kSink:
-    case StepKind::kSinkGradient: sink(x, step); return {};
-    case StepKind::kPack:
-    case StepKind::kUnpack:
-      for (const Copy& copy : step.copies)
-        copy_rows(view(copy.src), view(copy.dst), copy, workers_);
-      return {};
-    default:
-      return Error{ErrorCode::kInternal, "a transfer step stands on the compute lane", "executor"};
+  if (step.kind == StepKind::kAttend || step.kind == StepKind::kAttendBackward) {
+    return attend(x, step);
   }
+  return x.rows.run(x.schedule, id, views_, x.sides, x.stream);
 }
 
 }  // namespace longspan

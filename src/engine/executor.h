@@ -3,8 +3,11 @@
 
 #include <array>
 #include <chrono>
+#include <memory>
+#include <span>
 #include <vector>
 
+#include "engine/row_program.h"
 #include "longspan/communicator.h"
 #include "longspan/provider.h"
 #include "longspan/schedule.h"
@@ -35,14 +38,16 @@ struct Execution {
   Workspace workspace;              // the schedule's bytes, then the plan's
   double scale;
   const Sides& sides;
+  const RowProgram& rows;
+  std::span<const std::shared_ptr<const Staged>> staged;  // per part of the attend steps, in order
+  Stream stream;
   std::chrono::milliseconds deadline;
 };
 
 /// One rank's executor; keeps its lists between runs so that a repeated run allocates nothing.
 class Executor {
  public:
-  Executor(Communicator& communicator, Workers& workers)
-      : communicator_(communicator), workers_(workers) {}
+  explicit Executor(Communicator& communicator) : communicator_(communicator) {}
 
   /// Returns when all steps are done, or at the first failure.
   Status run(const Execution& execution);
@@ -54,15 +59,14 @@ class Executor {
   Status post(const Execution& execution, const Step& step, StepId id);
   Status wait_for(const Execution& execution, StepId id);
   Status attend(const Execution& execution, const Step& step);
-  void sink(const Execution& execution, const Step& step);
   void bind_buffers(const Execution& execution);
   const TensorView& view(BufferId id) const { return views_[static_cast<size_t>(id)]; }
 
   Communicator& communicator_;
-  Workers& workers_;
   std::vector<TensorView> views_;    // per buffer
   std::vector<Request> requests_;    // per step; id -1 when not in flight
   std::vector<Transfer> transfers_;  // of the step being posted
+  size_t part_ = 0;                  // parts attended in this run
   int64_t attend_launches_ = 0;
 };
 

@@ -2,13 +2,17 @@
 
 #include "providers/cpu/reference.h"
 #include "providers/cpu/tiled.h"
+#include "providers/cuda/reference.h"
+#include "providers/cudnn/cudnn.h"
 
 namespace longspan {
 
 std::span<const Provider* const> providers() {
-  static constexpr std::array<const Provider*, 2> kProviders = {
-      &kCpuTiled,      // blocked, all cores
-      &kCpuReference,  // float64, row by row
+  static constexpr std::array<const Provider*, 4> kProviders = {
+      &kCudnn,          // graphs of cuDNN, 16 bit
+      &kCudaReference,  // float64, row by row, behind all that is faster on its device
+      &kCpuTiled,       // blocked, all cores
+      &kCpuReference,   // float64, row by row
   };
   return kProviders;
 }

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "providers/lane.h"
 #include "providers/terms_scene.h"
 
 namespace {
@@ -107,7 +108,7 @@ constexpr Terms all_terms(Bias bias) {
 TEST(Allocation, CallsDoNotAllocate) {
   const Device cpu = device(3);
   const Terms kinds[] = {{}, all_terms(Bias::k111S)};
-  for (const Provider* provider : providers()) {
+  for (const Provider* provider : lane_providers()) {
     for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16}) {
       for (const Terms& terms : kinds) {
         Case c = packed_case();

@@ -1,9 +1,11 @@
-// What must not change a bit of cpu/tiled: threads, other heads, strides, places in memory.
+// What must not change a bit where sums have a fixed order: threads, repeating, other heads,
+// strides, places in memory.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 
+#include "providers/lane.h"
 #include "providers/terms_scene.h"
 
 namespace longspan::testing {
@@ -14,14 +16,18 @@ struct Output {
   bool operator==(const Output&) const = default;
 };
 
-Output run(const Case& c, const Inputs& in, const Device& cpu) {
-  const DType wide = accumulator(c.problem.dtype);
-  Carry carry = empty_carry(c, wide);
-  forward(tiled(), cpu, c, in, c.tiles, carry);
-  Gradients g = zero_gradients(c, wide);
-  backward(tiled(), cpu, c, in, c.tiles, carry.lse, make_delta(c, in, carry.o, wide), g);
-  return {carry.o.values(), carry.lse.values(), g.dq.values(), g.dk.values(), g.dv.values()};
-}
+class Bits : public ::testing::TestWithParam<const Provider*> {
+ protected:
+  const Provider& provider() const { return *GetParam(); }
+
+  Output run(const Case& c, const Inputs& in, const Device& device) const {
+    const Outcome r = testing::run(provider(), c, in, device);
+    return {r.carry.o.values(), r.carry.lse.values(), r.gradients.dq.values(),
+            r.gradients.dk.values(), r.gradients.dv.values()};
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Lane, Bits, ::testing::ValuesIn(fixed_order_providers()), label);
 
 /// The same numbers in the memory order of `c`.
 Inputs moved(const Inputs& in, const Case& c, int64_t lead) {
@@ -35,22 +41,22 @@ Inputs moved(const Inputs& in, const Case& c, int64_t lead) {
   return {move(in.q), move(in.k), move(in.v), move(in.dout)};
 }
 
-TEST(Bits, ThreadsChangeNothing) {
+TEST_P(Bits, ThreadsChangeNothing) {
   std::mt19937_64 random(21);
-  const Device devices[] = {device(1), device(2), device(3), device(5)};
+  const Device devices[] = {lane_device(1), lane_device(2), lane_device(3), lane_device(5)};
   for (int i = 0; i < 40; ++i) {
     const Case c = random_case(random);
     const Inputs in = make_inputs(c, i);
     const Output expected = run(c, in, devices[0]);
-    for (const Device& cpu : devices) {
-      ASSERT_EQ(run(c, in, cpu), expected) << cpu.threads << " threads: " << c.text();
+    for (const Device& device : devices) {
+      ASSERT_EQ(run(c, in, device), expected) << device.threads << " threads: " << c.text();
     }
   }
 }
 
-TEST(Bits, ManyBlocksOfFewHeadsOnManyThreads) {
-  const Device one = device(1);
-  const Device many = device(5);
+TEST_P(Bits, ManyBlocksOfFewHeadsOnManyThreads) {
+  const Device one = lane_device(1);
+  const Device many = lane_device(5);
   for (const Band band : {Band{}, Band{-kUnbounded, 0}, Band{-300, 100}}) {
     Case c;
     c.problem = {.heads_q = 2,
@@ -68,17 +74,17 @@ TEST(Bits, ManyBlocksOfFewHeadsOnManyThreads) {
   }
 }
 
-TEST(Bits, StridesAndPlacesChangeNothing) {
+TEST_P(Bits, StridesAndPlacesChangeNothing) {
   std::mt19937_64 random(22);
-  const Device cpu = device(2);
+  const Device device = lane_device(2);
   for (int i = 0; i < 40; ++i) {
     Case c = random_case(random);
     const Inputs in = make_inputs(c, i);
-    const Output expected = run(c, in, cpu);
+    const Output expected = run(c, in, device);
     for (int64_t lead = 0; lead < 6; ++lead) {
       c.memory = lead % 2 == 0 ? Memory::kHeadMajor : Memory::kTokenMajor;
       c.gap = lead / 2;
-      ASSERT_EQ(run(c, moved(in, c, lead), cpu), expected) << c.text() << " lead " << lead;
+      ASSERT_EQ(run(c, moved(in, c, lead), device), expected) << c.text() << " lead " << lead;
     }
   }
 }
@@ -108,9 +114,9 @@ Tensor head_subset(const Tensor& t, int64_t first, int64_t count) {
   return result;
 }
 
-TEST(Bits, OtherHeadsChangeNothing) {
+TEST_P(Bits, OtherHeadsChangeNothing) {
   std::mt19937_64 random(23);
-  const Device cpu = device(2);
+  const Device device = lane_device(2);
   for (int i = 0; i < 25; ++i) {
     Case c = random_case(random);
     TileProblem& p = c.problem;
@@ -118,14 +124,14 @@ TEST(Bits, OtherHeadsChangeNothing) {
     p.heads_kv = 3;
     p.heads_q = 3 * p.group;
     const Inputs in = make_inputs(c, i);
-    const Output all = run(c, in, cpu);
+    const Output all = run(c, in, device);
     const int64_t group = p.group;
     const int64_t first = i % 3;
     p.heads_kv = 1;
     p.heads_q = group;
     const Inputs part{head_subset(in.q, first * group, group), head_subset(in.k, first, 1),
                       head_subset(in.v, first, 1), head_subset(in.dout, first * group, group)};
-    const Output one = run(c, part, cpu);
+    const Output one = run(c, part, device);
     ASSERT_EQ(one.o, heads_of(all.o, 3 * group, p.dim_v, first * group, group)) << c.text();
     ASSERT_EQ(one.lse, heads_of(all.lse, 3 * group, 1, first * group, group)) << c.text();
     ASSERT_EQ(one.dq, heads_of(all.dq, 3 * group, p.dim_qk, first * group, group)) << c.text();
@@ -135,9 +141,9 @@ TEST(Bits, OtherHeadsChangeNothing) {
 }
 
 /// Ranks that hold whole heads agree with one that holds all: terms go by the problem's head.
-TEST(Bits, OtherHeadsChangeNoTerm) {
+TEST_P(Bits, OtherHeadsChangeNoTerm) {
   std::mt19937_64 random(25);
-  const Device cpu = device(2);
+  const Device device = lane_device(2);
   for (int i = 0; i < 25; ++i) {
     Case c = small_case(random);
     TileProblem& p = c.problem;
@@ -147,11 +153,12 @@ TEST(Bits, OtherHeadsChangeNoTerm) {
     const int64_t group = p.group;
     Terms terms = random_terms(random);
     terms.max_logit = false;
+    if (device.is_cuda()) terms.score = terms.visible = false;
     // Gradients of a bias per head have the shape of what its ranks hold.
     if (terms.bias == Bias::k1H || terms.bias == Bias::kBH) terms.bias = Bias::k111S;
     Scene scene = make_scene(std::move(c), terms, static_cast<uint64_t>(i));
     const DType wide = accumulator(scene.c.problem.dtype);
-    const SceneOutcome all = run_scene(tiled(), scene, cpu, wide);
+    const SceneOutcome all = run_scene(provider(), scene, device, wide);
     const int64_t first = i % 3;
     Inputs& in = scene.in;
     in = {head_subset(in.q, first * group, group), head_subset(in.k, first, 1),
@@ -159,7 +166,7 @@ TEST(Bits, OtherHeadsChangeNoTerm) {
     scene.c.problem.heads_kv = 1;
     scene.c.problem.heads_q = group;
     scene.c.terms.head_begin += first * group;
-    const SceneOutcome one = run_scene(tiled(), scene, cpu, wide);
+    const SceneOutcome one = run_scene(provider(), scene, device, wide);
     const int64_t dim_qk = scene.c.problem.dim_qk;
     const int64_t dim_v = scene.c.problem.dim_v;
     ASSERT_EQ(one.carry.o.values(),
@@ -175,22 +182,22 @@ TEST(Bits, OtherHeadsChangeNoTerm) {
   }
 }
 
-TEST(Bits, OneCallEqualsOneCallPerTile) {
+TEST_P(Bits, OneCallEqualsOneCallPerTile) {
   std::mt19937_64 random(24);
-  const Device cpu = device(3);
+  const Device device = lane_device(3);
   for (int i = 0; i < 40; ++i) {
     const Case c = random_case(random);
     const Inputs in = make_inputs(c, i);
     const DType wide = accumulator(c.problem.dtype);
-    const Output together = run(c, in, cpu);
+    const Output together = run(c, in, device);
     Carry carry = empty_carry(c, wide);
-    for (const PlacedTile& t : c.tiles) forward(tiled(), cpu, c, in, {&t, 1}, carry);
+    for (const PlacedTile& t : c.tiles) forward(provider(), device, c, in, {&t, 1}, carry);
     ASSERT_EQ(carry.o.values(), together.o) << c.text();
     ASSERT_EQ(carry.lse.values(), together.lse) << c.text();
     Gradients g = zero_gradients(c, wide);
     const Tensor delta = make_delta(c, in, carry.o, wide);
     for (const PlacedTile& t : c.tiles) {
-      backward(tiled(), cpu, c, in, {&t, 1}, carry.lse, delta, g);
+      backward(provider(), device, c, in, {&t, 1}, carry.lse, delta, g);
     }
     ASSERT_EQ(g.dq.values(), together.dq) << c.text();
     ASSERT_EQ(g.dk.values(), together.dk) << c.text();

@@ -8,27 +8,13 @@
 #include <limits>
 
 #include "base/half.h"
+#include "providers/lane.h"
 
 namespace longspan::testing {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-struct Memory64 {
-  std::vector<uint64_t> storage;
-  Workspace workspace;
-};
-
-Memory64 poisoned(size_t bytes) {
-  Memory64 m;
-  m.storage.assign(bytes / 8 + 16, ~uint64_t{0});  // NaN in every type
-  const uintptr_t start = reinterpret_cast<uintptr_t>(m.storage.data());
-  const uintptr_t aligned =
-      (start + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
-  m.workspace = {reinterpret_cast<void*>(aligned), bytes};
-  return m;
-}
 
 }  // namespace
 
@@ -170,9 +156,6 @@ void forward(const Provider& provider, const Device& device, const Case& c, cons
              std::span<const PlacedTile> tiles, Carry& carry) {
   TileProblem problem = c.problem;
   problem.direction = Direction::kForward;
-  const auto plan = provider.prepare(problem, device);
-  ASSERT_TRUE(plan.ok()) << plan.error().text();
-  const Memory64 memory = poisoned((*plan)->workspace_bytes());
   const ForwardTiles call{.q = inputs.q.view(),
                           .k = inputs.k.view(),
                           .v = inputs.v.view(),
@@ -182,7 +165,7 @@ void forward(const Provider& provider, const Device& device, const Case& c, cons
                           .scale = c.scale,
                           .terms = c.terms,
                           .max_logit = c.max_logit};
-  const Status status = (*plan)->forward(call, memory.workspace);
+  const Status status = compute(provider, device, problem, call);
   ASSERT_TRUE(status.ok()) << status.error().text();
 }
 
@@ -191,9 +174,6 @@ void backward(const Provider& provider, const Device& device, const Case& c, con
               Gradients& gradients) {
   TileProblem problem = c.problem;
   problem.direction = Direction::kBackward;
-  const auto plan = provider.prepare(problem, device);
-  ASSERT_TRUE(plan.ok()) << plan.error().text();
-  const Memory64 memory = poisoned((*plan)->workspace_bytes());
   const BackwardTiles call{.q = inputs.q.view(),
                            .k = inputs.k.view(),
                            .v = inputs.v.view(),
@@ -207,7 +187,7 @@ void backward(const Provider& provider, const Device& device, const Case& c, con
                            .scale = c.scale,
                            .terms = c.terms,
                            .dbias = c.dbias};
-  const Status status = (*plan)->backward(call, memory.workspace);
+  const Status status = compute(provider, device, problem, call);
   ASSERT_TRUE(status.ok()) << status.error().text();
 }
 
@@ -257,8 +237,27 @@ std::vector<double> rounded(const std::vector<double>& values, DType dtype) {
 }
 
 Device device(int threads) { return cpu_device(threads); }
-const Provider& tiled() { return *providers()[0]; }
-const Provider& reference() { return *providers()[1]; }
+
+namespace {
+
+const Provider& named(std::string_view name) {
+  for (const Provider* provider : providers()) {
+    if (provider->name() == name) return *provider;
+  }
+  return *providers().back();
+}
+
+}  // namespace
+
+const Provider& tiled() { return named("cpu/tiled"); }
+const Provider& reference() { return named("cpu/reference"); }
+
+Bars bars(const Provider& provider, DType dtype) {
+  if (&provider == &reference()) return {1e-13, 1e-14};
+  if (is_oracle(provider) || dtype == DType::kF64) return {1e-12, 1e-12};
+  if (&provider == &tiled()) return {2e-6, 1e-5};
+  return {dtype == DType::kF16 ? 6e-4 : dtype == DType::kBF16 ? 4e-3 : 2e-6, 1e-4};
+}
 
 PlacedTile make_placed(int64_t q_row, int64_t nq, int64_t k_row, int64_t nk, Band band) {
   return {.tile = {.sequence = 0, .q = {100, 100 + nq, 1}, .k = {7, 7 + 2 * nk, 2}, .band = band},
@@ -266,12 +265,16 @@ PlacedTile make_placed(int64_t q_row, int64_t nq, int64_t k_row, int64_t nk, Ban
           .k_row = k_row};
 }
 
-Outcome run(const Provider& provider, const Case& c, const Inputs& in, const Device& cpu) {
-  const DType wide = accumulator(c.problem.dtype);
+Outcome run(const Provider& provider, const Case& c, const Inputs& in, const Device& device) {
+  return run(provider, c, in, device, accumulator(c.problem.dtype));
+}
+
+Outcome run(const Provider& provider, const Case& c, const Inputs& in, const Device& device,
+            DType wide) {
   Outcome r{empty_carry(c, wide), zero_gradients(c, wide)};
-  forward(provider, cpu, c, in, c.tiles, r.carry);
+  forward(provider, device, c, in, c.tiles, r.carry);
   const Tensor delta = make_delta(c, in, r.carry.o, wide);
-  backward(provider, cpu, c, in, c.tiles, r.carry.lse, delta, r.gradients);
+  backward(provider, device, c, in, c.tiles, r.carry.lse, delta, r.gradients);
   return r;
 }
 

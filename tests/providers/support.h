@@ -76,7 +76,7 @@ struct Gradients {
 Carry empty_carry(const Case& c, DType dtype);
 Gradients zero_gradients(const Case& c, DType dtype);
 
-/// Runs one call on a NaN-filled workspace of exactly the size asked for. Fails the test on error.
+/// Runs one call by compute() of the lane. Fails the test on error.
 void forward(const Provider& provider, const Device& device, const Case& c, const Inputs& inputs,
              std::span<const PlacedTile> tiles, Carry& carry);
 void backward(const Provider& provider, const Device& device, const Case& c, const Inputs& inputs,
@@ -96,21 +96,36 @@ double lse_error(const std::vector<double>& values, const std::vector<double>& r
 /// `values` rounded to `dtype`.
 std::vector<double> rounded(const std::vector<double>& values, DType dtype);
 
+/// The host.
 Device device(int threads);
 const Provider& tiled();
 const Provider& reference();
+
+/// Whether a provider computes in float64 whatever the type, and takes f64 views of results.
+inline bool is_oracle(const Provider& provider) { return provider.name().ends_with("/reference"); }
+
+/// Largest relative RMS and LSE error of results that were not rounded to 16 bits; an oracle's are
+/// f64.
+struct Bars {
+  double tensors;
+  double lse;
+};
+Bars bars(const Provider& provider, DType dtype);
 
 PlacedTile make_placed(int64_t q_row, int64_t nq, int64_t k_row, int64_t nk, Band band);
 
 /// Two query heads on one key head, one tile over all rows.
 Case one_tile(int64_t nq, int64_t nk, Band band, DType dtype = DType::kF32);
 
-/// What one provider computes forward and backward, from an empty carry and zero gradients.
+/// What one provider computes forward and backward, from an empty carry and zero gradients in
+/// accumulator(dtype) or `wide`.
 struct Outcome {
   Carry carry;
   Gradients gradients;
 };
-Outcome run(const Provider& provider, const Case& c, const Inputs& in, const Device& cpu);
+Outcome run(const Provider& provider, const Case& c, const Inputs& in, const Device& device);
+Outcome run(const Provider& provider, const Case& c, const Inputs& in, const Device& device,
+            DType wide);
 
 int64_t pick(std::mt19937_64& random, int64_t low, int64_t high);
 

@@ -1,6 +1,7 @@
 // Providers against the definition: each score term alone, all of them together.
 #include <gtest/gtest.h>
 
+#include "providers/lane.h"
 #include "providers/terms_scene.h"
 
 namespace longspan::testing {
@@ -10,20 +11,16 @@ class ScoreTermsOf : public ::testing::TestWithParam<const Provider*> {
  protected:
   void check(std::mt19937_64& random, const Terms& terms) {
     Scene scene = make_scene(small_case(random), terms, random());
-    check_scene(*GetParam(), scene, cpu_);
+    check_scene(*GetParam(), scene, device_);
   }
   void check(const Terms& terms, int scenes, uint64_t seed) {
     std::mt19937_64 random(seed);
     for (int i = 0; i < scenes && !HasFailure(); ++i) check(random, terms);
   }
-  const Device cpu_ = device(2);
+  const Device device_ = lane_device(2);
 };
 
-INSTANTIATE_TEST_SUITE_P(Cpu, ScoreTermsOf,
-                         ::testing::ValuesIn(providers().begin(), providers().end()),
-                         [](const auto& info) {
-                           return std::string(info.param->name()).substr(4);
-                         });
+INSTANTIATE_TEST_SUITE_P(Lane, ScoreTermsOf, ::testing::ValuesIn(lane_providers()), label);
 
 TEST_P(ScoreTermsOf, None) { check({}, 20, 1); }
 TEST_P(ScoreTermsOf, Softcap) { check({.softcap = true}, 20, 100); }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "providers/lane.h"
 #include "providers/terms_scene.h"
 
 namespace longspan::testing {
@@ -12,13 +13,10 @@ namespace {
 class PagesOf : public ::testing::TestWithParam<const Provider*> {
  protected:
   const Provider& provider() const { return *GetParam(); }
-  const Device cpu_ = device(2);
+  const Device device_ = lane_device(2);
 };
 
-INSTANTIATE_TEST_SUITE_P(Cpu, PagesOf, ::testing::ValuesIn(providers().begin(), providers().end()),
-                         [](const auto& info) {
-                           return std::string(info.param->name()).substr(4);
-                         });
+INSTANTIATE_TEST_SUITE_P(Lane, PagesOf, ::testing::ValuesIn(lane_providers()), label);
 
 /// Rows of `whole` in shuffled pages of a pool with unused ones. What holds no row is NaN.
 struct Paged {
@@ -74,10 +72,11 @@ TEST_P(PagesOf, GiveTheBitsOfUnpagedRows) {
     Terms terms = random_terms(random);
     terms.max_logit = false;
     Scene scene = make_scene(small_case(random), terms, 2000 + static_cast<uint64_t>(i));
+    if (!offered(provider(), device_, scene.c.problem)) continue;
     TileProblem problem = scene.c.problem;
     const DType wide = accumulator(problem.dtype);
     Carry expected = empty_carry(scene.c, wide);
-    forward(provider(), cpu_, scene.c, scene.in, scene.c.tiles, expected);
+    forward(provider(), device_, scene.c, scene.in, scene.c.tiles, expected);
     const int64_t page = pick(random, 1, 20);
     const int64_t used = (problem.capacity_k + page - 1) / page;
     for (const Memory memory : {Memory::kTokenMajor, Memory::kHeadMajor}) {
@@ -89,7 +88,7 @@ TEST_P(PagesOf, GiveTheBitsOfUnpagedRows) {
       call.k = k.view;
       call.v = v.view;
       problem.features.paged = true;
-      const Status status = attend_tiles(provider(), cpu_, problem, call);
+      const Status status = compute(provider(), device_, problem, call);
       ASSERT_TRUE(status.ok()) << status.error().text();
       EXPECT_EQ(carry.o.values(), expected.o.values()) << "page " << page << " " << scene.text();
       EXPECT_EQ(carry.lse.values(), expected.lse.values());
@@ -99,6 +98,7 @@ TEST_P(PagesOf, GiveTheBitsOfUnpagedRows) {
 
 TEST_P(PagesOf, AreRefusedUnlessPreparedFor) {
   Scene scene = make_scene(one_tile(6, 10, {}), {}, 1);
+  if (!offered(provider(), device_, scene.c.problem)) return;
   Carry carry = empty_carry(scene.c, DType::kF32);
   const Paged k(scene.in.k, 4, Memory::kTokenMajor, {2, 0, 1});
   const Paged v(scene.in.v, 4, Memory::kTokenMajor, {2, 0, 1});
@@ -106,17 +106,17 @@ TEST_P(PagesOf, AreRefusedUnlessPreparedFor) {
   ForwardTiles call = call_of(scene, carry);
   call.k = k.view;
   call.v = v.view;
-  Status status = attend_tiles(provider(), cpu_, problem, call);
+  Status status = compute(provider(), device_, problem, call);
   ASSERT_FALSE(status.ok());
   EXPECT_NE(status.error().message.find("k is paged"), std::string::npos);
   problem.features.paged = true;
-  EXPECT_TRUE(attend_tiles(provider(), cpu_, problem, call).ok());
+  EXPECT_TRUE(compute(provider(), device_, problem, call).ok());
   problem.capacity_k = 8;  // 12 rows are more than a page beyond it
-  status = attend_tiles(provider(), cpu_, problem, call);
+  status = compute(provider(), device_, problem, call);
   ASSERT_FALSE(status.ok());
   EXPECT_NE(status.error().message.find("k has 12 rows"), std::string::npos);
   problem.capacity_k = 9;
-  status = attend_tiles(provider(), cpu_, problem, call);
+  status = compute(provider(), device_, problem, call);
   ASSERT_FALSE(status.ok());
   EXPECT_NE(status.error().message.find("tile 0 has 10 keys"), std::string::npos);
 }

@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include "providers/lane.h"
 #include "providers/terms_scene.h"
 
 namespace longspan::testing {
@@ -84,11 +85,7 @@ class TermRefusalsOf : public ::testing::TestWithParam<const Provider*> {
   const Device cpu_ = device(1);
 };
 
-INSTANTIATE_TEST_SUITE_P(Cpu, TermRefusalsOf,
-                         ::testing::ValuesIn(providers().begin(), providers().end()),
-                         [](const auto& info) {
-                           return std::string(info.param->name()).substr(4);
-                         });
+INSTANTIATE_TEST_SUITE_P(Lane, TermRefusalsOf, ::testing::ValuesIn(lane_providers()), label);
 
 TEST_P(TermRefusalsOf, WhatWasPreparedIsTaken) {
   for (const Terms& terms : {Terms{}, kAll}) {

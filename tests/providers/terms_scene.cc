@@ -7,6 +7,8 @@
 #include <cmath>
 #include <limits>
 
+#include "providers/lane.h"
+
 namespace longspan::testing {
 namespace {
 
@@ -129,7 +131,7 @@ Scene add_terms(Case c, const Terms& terms, uint64_t seed) {
   return scene;
 }
 
-SceneOutcome run_scene(const Provider& provider, Scene& scene, const Device& cpu, DType wide) {
+SceneOutcome run_scene(const Provider& provider, Scene& scene, const Device& device, DType wide) {
   Case& c = scene.c;
   SceneOutcome r{empty_carry(c, wide), zero_gradients(c, wide),
                  Tensor({.dtype = wide, .rows = 1, .heads = scene.slopes.shape().heads}),
@@ -142,29 +144,17 @@ SceneOutcome run_scene(const Provider& provider, Scene& scene, const Device& cpu
   if (c.problem.features.bias != Bias::kNone) c.dbias = r.dbias.view();
   const std::span<const PlacedTile> tiles = c.tiles;
   const size_t half = tiles.size() / 2;
-  forward(provider, cpu, c, scene.in, tiles.first(half), r.carry);
-  forward(provider, cpu, c, scene.in, tiles.subspan(half), r.carry);
+  forward(provider, device, c, scene.in, tiles.first(half), r.carry);
+  forward(provider, device, c, scene.in, tiles.subspan(half), r.carry);
   const Tensor delta = make_delta(c, scene.in, r.carry.o, wide);
-  backward(provider, cpu, c, scene.in, tiles.subspan(half), r.carry.lse, delta, r.gradients);
-  backward(provider, cpu, c, scene.in, tiles.first(half), r.carry.lse, delta, r.gradients);
+  backward(provider, device, c, scene.in, tiles.subspan(half), r.carry.lse, delta, r.gradients);
+  backward(provider, device, c, scene.in, tiles.first(half), r.carry.lse, delta, r.gradients);
   c.max_logit = {};
   c.dbias = {};
   return r;
 }
 
 namespace {
-
-struct Bars {
-  double tensors;
-  double lse;
-};
-
-/// cpu/reference keeps float64 throughout, so it is held to that whatever the type.
-Bars bars(const Provider& provider, DType dtype) {
-  if (&provider == &reference()) return {1e-13, 1e-14};
-  if (dtype == DType::kF64) return {1e-12, 1e-12};
-  return {2e-6, 1e-5};
-}
 
 double rms(const std::vector<double>& values) {
   double sum = 0;
@@ -195,11 +185,12 @@ void check_max_logit(const Scene& scene, const Tensor& values, const Definition&
 
 }  // namespace
 
-void check_scene(const Provider& provider, Scene& scene, const Device& cpu) {
+void check_scene(const Provider& provider, Scene& scene, const Device& device) {
+  if (!offered(provider, device, scene.c.problem)) return;
   const Definition expected = define(scene);
   const DType dtype = scene.c.problem.dtype;
-  const DType wide = &provider == &reference() ? DType::kF64 : accumulator(dtype);
-  const SceneOutcome r = run_scene(provider, scene, cpu, wide);
+  const DType wide = is_oracle(provider) ? DType::kF64 : accumulator(dtype);
+  const SceneOutcome r = run_scene(provider, scene, device, wide);
   const Bars bar = bars(provider, dtype);
   const auto check = [&](const char* what, const Tensor& t, const std::vector<double>& values,
                          const std::vector<double>& magnitudes = {}) {

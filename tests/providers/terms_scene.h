@@ -51,7 +51,7 @@ struct SceneOutcome {
   Tensor dbias;
 };
 /// Forward and backward in two calls each, the second taking up what the first left.
-SceneOutcome run_scene(const Provider& provider, Scene& scene, const Device& cpu, DType wide);
+SceneOutcome run_scene(const Provider& provider, Scene& scene, const Device& device, DType wide);
 
 struct Definition {
   std::vector<double> o, lse, dq, dk, dv, dbias;
@@ -65,7 +65,8 @@ struct Definition {
 /// Every pair by itself, in float64.
 Definition define(const Scene& scene);
 
-/// Runs the scene and compares with its definition by the bars of the conventions.
-void check_scene(const Provider& provider, Scene& scene, const Device& cpu);
+/// Runs the scene, where it is offered, and compares with its definition by the bars of the
+/// conventions.
+void check_scene(const Provider& provider, Scene& scene, const Device& device);
 
 }  // namespace longspan::testing

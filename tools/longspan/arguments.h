@@ -21,6 +21,7 @@ struct Arguments {
   std::string plot;
   std::string rates;
   std::string communicator = "threads";
+  std::string device = "cpu";  // or "cuda", "cuda:1", ...
   std::string check = "fp64";
   std::string format = "markdown";
   std::optional<int> ranks;

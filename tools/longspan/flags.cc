@@ -76,6 +76,9 @@ CLI::App* add_run(CLI::App& app, Raw& raw) {
       "--communicator", raw.arguments.communicator,
       "threads: ranks in this process; mpi: this process is one rank, under mpirun (default "
       "threads)");
+  run->add_option("--device", raw.arguments.device,
+                  "cpu, or cuda:N: the GPU that computes; ranks that are threads share it, or take "
+                  "one each from cuda:N on where there are as many (default cpu)");
   run->add_option("--check", raw.arguments.check,
                   "fp64: every element against float64 attention; none (default fp64)");
   run->add_option(
@@ -98,6 +101,7 @@ constexpr std::pair<const char*, const char*> kValueNames[] = {
     {"--check", "NAME"},       {"--fail-rank", "RANK"},
     {"--direction", "NAME"},   {"--rank", "RANK"},
     {"--plot", "FILE"},        {"--format", "NAME"},
+    {"--device", "NAME"},
 };
 
 void name_values(CLI::App& app) {

@@ -100,7 +100,12 @@ void gather(const RankResults& shard, const Partition& partition, int rank, Grou
 }
 
 Result<GroupResults> run_threads(const GroupTask& task) {
-  const auto communicators = make_threads_communicators(task.topology);
+  std::vector<std::shared_ptr<Communicator>> communicators;
+  if (task.devices.empty()) {
+    communicators = make_threads_communicators(task.topology);
+  } else {
+    LONGSPAN_TRY(communicators, make_peer_communicators(task.topology, task.devices));
+  }
   std::vector<std::optional<Result<RankResults>>> ranks(communicators.size());
   std::vector<std::thread> threads;
   for (size_t rank = 0; rank < communicators.size(); ++rank) {
@@ -108,7 +113,7 @@ Result<GroupResults> run_threads(const GroupTask& task) {
       ranks[rank] = run_rank({.inputs = task.inputs,
                               .options = task.options,
                               .communicator = communicators[rank],
-                              .device = task.device,
+                              .device = task.devices.empty() ? task.device : task.devices[rank],
                               .repeat = task.repeat,
                               .fails = static_cast<int>(rank) == task.fail_rank});
     });

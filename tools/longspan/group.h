@@ -17,6 +17,7 @@ struct GroupTask {
   Options options;
   Topology topology;
   Device device;
+  std::vector<Device> devices;  // of each rank where they are GPUs; else empty
   int repeat = 1;
   int fail_rank = -1;
 };

@@ -29,7 +29,7 @@ Measure measure(const TensorView& result, const TensorView& reference, double fl
 /// -inf positions are counted where only one side has them, and left out of the figures.
 Measure measure_lse(const TensorView& result, const TensorView& reference);
 
-/// What the results of a dtype may deviate on a CPU.
+/// What the results of a dtype may deviate.
 struct Bars {
   double relative_rms = 0;  // o, dq, dk, dv
   double lse = 0;           // max_rel of the LSE
@@ -38,7 +38,7 @@ struct Bars {
 
 /// `largest_lse`: the largest finite |LSE|. Logits beyond 1e3 have a bar of one FP32 ulp of the
 /// logit; the LSE stands for them, since keys whose logit lies far below it have no weight.
-Bars bars(DType dtype, double largest_lse);
+Bars bars(DType dtype, double largest_lse, bool gpu = false);
 
 double largest_finite(const TensorView& view);
 

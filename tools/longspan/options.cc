@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -36,6 +37,30 @@ Result<Options> make_options(const Arguments& arguments) {
   options.plans = make_plan_cache();
   options.check_schedules = arguments.rank_count() <= kMostProvedRanks;
   return options;
+}
+
+Result<std::vector<Device>> make_devices(const Arguments& arguments, int ranks, int threads) {
+  const std::string& text = arguments.device;
+  const auto count = static_cast<size_t>(ranks);
+  if (text == "cpu") return std::vector<Device>(count, cpu_device(threads));
+  const Error usage{ErrorCode::kInvalidArgument,
+                    fmt::format("--device {}: cpu, cuda or cuda:N is needed", text), "usage"};
+  std::vector<Device> devices;
+  if (text == "cuda") {
+    LONGSPAN_TRY(const int gpus, cuda_device_count());
+    for (int rank = 0; rank < ranks; ++rank) {
+      LONGSPAN_TRY(devices.emplace_back(), cuda_device(gpus == 0 ? 0 : rank % gpus));
+    }
+    return devices;
+  }
+  constexpr std::string_view kPrefix = "cuda:";
+  if (text.rfind(kPrefix, 0) != 0) return usage;
+  int ordinal = -1;
+  const char* const end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data() + kPrefix.size(), end, ordinal);
+  if (parsed.ec != std::errc() || parsed.ptr != end) return usage;
+  LONGSPAN_TRY(const Device device, cuda_device(ordinal));
+  return std::vector<Device>(count, device);
 }
 
 Result<Topology> make_topology(const Arguments& arguments) {

@@ -1,6 +1,8 @@
 // Engine options and topology from the command line.
 #pragma once
 
+#include <vector>
+
 #include "arguments.h"
 #include "longspan/engine.h"
 
@@ -13,6 +15,9 @@ inline constexpr int kMostProvedRanks = 64;
 /// Reads the file of --rates when there is one; the H200's rates otherwise.
 Result<Rates> make_rates(const Arguments& arguments);
 Result<Options> make_options(const Arguments& arguments);
+/// The devices that --device names, one for each of `ranks` ranks: cpu, one GPU for all (cuda:N),
+/// or all GPUs in turn (cuda).
+Result<std::vector<Device>> make_devices(const Arguments& arguments, int ranks, int threads);
 Result<Topology> make_topology(const Arguments& arguments);
 
 /// The names that auto stands for, from a selection that is ok.

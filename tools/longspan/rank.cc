@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <limits>
 #include <new>
 #include <utility>
 #include <vector>
 
+#include "mirror.h"
 #include "shards.h"
 
 namespace longspan::tool {
@@ -47,94 +47,104 @@ class Arena {
   Workspace workspace_;
 };
 
-std::vector<Memory> make_saved(const Call& call) {
-  std::vector<Memory> saved;
-  for (const BufferSpec& buffer : call.saved_layout()) {
-    if (!buffer.alias.empty()) continue;
-    int64_t bytes = size_of(buffer.dtype);
-    for (const int64_t extent : buffer.shape) bytes *= extent;
-    saved.emplace_back(static_cast<size_t>(bytes));
-  }
-  return saved;
-}
+/// Everything on the device that computes: operands, saved buffers and workspace.
+struct Bench {
+  explicit Bench(const Device& on) : device(on), mirror(on) {}
 
-void poison(const Memory& memory) {
-  if (memory.size() > 0) std::memset(memory.data(), 0xff, memory.size());
-}
-
-/// Everything that a run reads and writes besides its inputs.
-struct Buffers {
-  std::vector<Memory> saved;
+  Device device;
+  Mirror mirror;
+  ForwardOperands forward;
+  BackwardOperands backward;
+  std::vector<std::shared_ptr<void>> memory;  // of the saved buffers
+  std::vector<size_t> saved_bytes;
+  Saved saved;
   Workspace workspace;
 
-  Saved pointers() const {
-    Saved pointers;
-    for (const Memory& memory : saved) pointers.push_back(memory.data());
-    return pointers;
-  }
-  void poison_workspace() const {
-    if (workspace.bytes > 0) std::memset(workspace.data, 0xff, workspace.bytes);
+  Status poison_workspace() const {
+    return set_bytes(device, workspace.data, 0xff, workspace.bytes);
   }
   int64_t bytes() const {
     size_t total = workspace.bytes;
-    for (const Memory& memory : saved) total += memory.size();
+    for (const size_t bytes : saved_bytes) total += bytes;
     return static_cast<int64_t>(total);
   }
 };
 
-void poison_all(const Buffers& buffers, const RankResults& results) {
-  for (const Memory& memory : buffers.saved) poison(memory);
-  buffers.poison_workspace();
+Status make_saved(const Call& call, Bench& bench) {
+  for (const BufferSpec& buffer : call.saved_layout()) {
+    if (!buffer.alias.empty()) continue;
+    int64_t bytes = size_of(buffer.dtype);
+    for (const int64_t extent : buffer.shape) bytes *= extent;
+    bench.saved_bytes.push_back(static_cast<size_t>(bytes));
+    LONGSPAN_TRY(bench.memory.emplace_back(), allocate_on(bench.device, bench.saved_bytes.back()));
+    bench.saved.push_back(bench.memory.back().get());
+  }
+  return {};
+}
+
+Status make_operands(const ShardInputs& in, RankResults& results, Bench& bench) {
+  Mirror& mirror = bench.mirror;
+  ForwardOperands& f = bench.forward;
+  LONGSPAN_TRY(f.q, mirror.copy_of(in.q));
+  LONGSPAN_TRY(f.k, mirror.copy_of(in.k));
+  LONGSPAN_TRY(f.v, mirror.copy_of(in.v));
+  LONGSPAN_TRY(f.o, mirror.twin_of(results.o));
+  LONGSPAN_TRY(f.lse, mirror.twin_of(results.lse));
+  LONGSPAN_TRY(f.max_logit, mirror.twin_of(results.max_logit));
+  f.scale = results.call->problem().scale;
+  f.side = in.side;
+  LONGSPAN_TRY(f.side.sink, mirror.copy_of(in.side.sink));
+  LONGSPAN_TRY(f.side.slopes, mirror.copy_of(in.side.slopes));
+  LONGSPAN_TRY(f.side.bias, mirror.copy_of(in.side.bias));
+  BackwardOperands& b = bench.backward;
+  b.q = f.q;
+  b.k = f.k;
+  b.v = f.v;
+  b.o = f.o;
+  b.lse = f.lse;
+  b.scale = f.scale;
+  b.side = f.side;
+  LONGSPAN_TRY(b.dout, mirror.copy_of(in.dout));
+  LONGSPAN_TRY(b.dq, mirror.twin_of(results.dq));
+  LONGSPAN_TRY(b.dk, mirror.twin_of(results.dk));
+  LONGSPAN_TRY(b.dv, mirror.twin_of(results.dv));
+  LONGSPAN_TRY(b.dsink, mirror.twin_of(results.dsink));
+  LONGSPAN_TRY(b.dbias, mirror.twin_of(results.dbias));
+  return {};
+}
+
+Status poison_all(const Bench& bench, const RankResults& results) {
+  for (size_t i = 0; i < bench.saved.size(); ++i) {
+    LONGSPAN_CHECK_OK(set_bytes(bench.device, bench.saved[i], 0xff, bench.saved_bytes[i]));
+  }
+  LONGSPAN_CHECK_OK(bench.poison_workspace());
   for (const auto& [name, tensor] : present(results)) tool::poison(*tensor);
+  return bench.mirror.upload();
 }
 
-Status run_forward(Engine& engine, const ShardInputs& in, const Buffers& buffers,
-                   RankResults& results) {
-  const Call& call = *results.call;
-  const ForwardOperands operands{.q = in.q,
-                                 .k = in.k,
-                                 .v = in.v,
-                                 .o = results.o.view,
-                                 .lse = results.lse.view,
-                                 .scale = call.problem().scale,
-                                 .side = in.side,
-                                 .max_logit = results.max_logit.view};
+/// Seconds until the device is done with what `queue` queues.
+template <class Queue>
+Result<double> timed(const Bench& bench, Queue&& queue) {
   longspan::Stream stream;
   const auto begin = Clock::now();
-  LONGSPAN_CHECK_OK(engine.forward(call, operands, buffers.pointers(), buffers.workspace, stream));
-  results.forward_seconds = std::min(results.forward_seconds, seconds_since(begin));
-  return {};
+  LONGSPAN_CHECK_OK(queue(stream));
+  LONGSPAN_CHECK_OK(synchronize(bench.device, stream));
+  return seconds_since(begin);
 }
 
-Status run_backward(Engine& engine, const ShardInputs& in, const Buffers& buffers,
-                    RankResults& results) {
+Status run_once(Engine& engine, const Bench& bench, RankResults& results) {
   const Call& call = *results.call;
-  const BackwardOperands operands{.q = in.q,
-                                  .k = in.k,
-                                  .v = in.v,
-                                  .o = results.o.view,
-                                  .lse = results.lse.view,
-                                  .dout = in.dout,
-                                  .dq = results.dq.view,
-                                  .dk = results.dk.view,
-                                  .dv = results.dv.view,
-                                  .scale = call.problem().scale,
-                                  .side = in.side,
-                                  .dsink = results.dsink.view,
-                                  .dbias = results.dbias.view};
-  longspan::Stream stream;
-  const auto begin = Clock::now();
-  LONGSPAN_CHECK_OK(engine.backward(call, operands, buffers.pointers(), buffers.workspace, stream));
-  results.backward_seconds = std::min(results.backward_seconds, seconds_since(begin));
-  return {};
-}
-
-Status run_once(Engine& engine, const ShardInputs& inputs, const Buffers& buffers,
-                RankResults& results) {
-  LONGSPAN_CHECK_OK(run_forward(engine, inputs, buffers, results));
-  if (results.call->explanation().forward_only) return {};
-  buffers.poison_workspace();  // it carries nothing from forward to backward
-  return run_backward(engine, inputs, buffers, results);
+  LONGSPAN_TRY(const double forward, timed(bench, [&](longspan::Stream& stream) {
+                 return engine.forward(call, bench.forward, bench.saved, bench.workspace, stream);
+               }));
+  results.forward_seconds = std::min(results.forward_seconds, forward);
+  if (call.explanation().forward_only) return bench.mirror.download();
+  LONGSPAN_CHECK_OK(bench.poison_workspace());  // it carries nothing from forward to backward
+  LONGSPAN_TRY(const double backward, timed(bench, [&](longspan::Stream& stream) {
+                 return engine.backward(call, bench.backward, bench.saved, bench.workspace, stream);
+               }));
+  results.backward_seconds = std::min(results.backward_seconds, backward);
+  return bench.mirror.download();
 }
 
 std::vector<std::byte> bytes_of(const RankResults& results) {
@@ -145,12 +155,11 @@ std::vector<std::byte> bytes_of(const RankResults& results) {
   return bytes;
 }
 
-Status run_repeats(const RankTask& task, Engine& engine, const ShardInputs& inputs,
-                   const Buffers& buffers, RankResults& results) {
+Status run_repeats(const RankTask& task, Engine& engine, const Bench& bench, RankResults& results) {
   std::vector<std::byte> first;
   for (int repeat = 0; repeat < task.repeat; ++repeat) {
-    poison_all(buffers, results);
-    LONGSPAN_CHECK_OK(run_once(engine, inputs, buffers, results));
+    LONGSPAN_CHECK_OK(poison_all(bench, results));
+    LONGSPAN_CHECK_OK(run_once(engine, bench, results));
     if (task.repeat == 1) continue;
     std::vector<std::byte> bytes = bytes_of(results);
     if (repeat == 0) {
@@ -172,11 +181,14 @@ Result<RankResults> run_prepared(const RankTask& task, Engine& engine,
   RankResults results;
   static_cast<ResultTensors&>(results) = make_rank_results(*call, rank);
   results.call = std::move(call);
-  const Buffers buffers{make_saved(*results.call), arena.workspace()};
-  results.peak_bytes = buffers.bytes();
+  Bench bench(task.device);
+  bench.workspace = arena.workspace();
+  LONGSPAN_CHECK_OK(make_saved(*results.call, bench));
+  LONGSPAN_CHECK_OK(make_operands(inputs, results, bench));
+  results.peak_bytes = bench.bytes();
   results.forward_seconds = std::numeric_limits<double>::max();
   results.backward_seconds = std::numeric_limits<double>::max();
-  LONGSPAN_CHECK_OK(run_repeats(task, engine, inputs, buffers, results));
+  LONGSPAN_CHECK_OK(run_repeats(task, engine, bench, results));
   results.bytes_forward = engine.counters().bytes_sent_forward;
   results.bytes_backward = engine.counters().bytes_sent_backward;
   return results;

@@ -1,5 +1,7 @@
 #include "reference.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -9,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "mirror.h"
 #include "numbers.h"
 
 namespace longspan::tool {
@@ -17,11 +20,13 @@ namespace {
 /// Work of one call, small enough for a progress bar to move.
 constexpr double kFlopsPerCall = 4e9;
 
-Result<const Provider*> reference_provider() {
+Result<const Provider*> reference_provider(const Device& device) {
+  const std::string_view wanted = device.is_cuda() ? "cuda/reference" : "cpu/reference";
   for (const Provider* provider : providers()) {
-    if (provider->name() == "cpu/reference") return provider;
+    if (provider->name() == wanted) return provider;
   }
-  return Error{ErrorCode::kInternal, "provider cpu/reference is missing from the list", "check"};
+  return Error{ErrorCode::kInternal, fmt::format("provider {} is missing from the list", wanted),
+               "check"};
 }
 
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
@@ -114,25 +119,28 @@ TileProblem tile_problem(const Problem& problem, Direction direction) {
           .features = features};
 }
 
-ScoreTerms score_terms(const Inputs& inputs) {
-  return {.head_begin = 0,
-          .softcap = inputs.problem.softcap,
-          .slopes = inputs.slopes.view,
-          .bias = inputs.bias.view,
-          .modification = inputs.problem.modification.functions.get(),
-          .dropout = inputs.problem.dropout_values()};
+Result<ScoreTerms> score_terms(const Inputs& inputs, Mirror& mirror) {
+  ScoreTerms terms{.head_begin = 0,
+                   .softcap = inputs.problem.softcap,
+                   .slopes = {},
+                   .bias = {},
+                   .modification = inputs.problem.modification.functions.get(),
+                   .dropout = inputs.problem.dropout_values()};
+  LONGSPAN_TRY(terms.slopes, mirror.copy_of(inputs.slopes.view));
+  LONGSPAN_TRY(terms.bias, mirror.copy_of(inputs.bias.view));
+  return terms;
 }
 
 struct Prepared {
   std::shared_ptr<const Plan> plan;
-  Memory memory;
-  Workspace workspace() const { return {memory.data(), memory.size()}; }
+  std::shared_ptr<void> memory;
+  Workspace workspace() const { return {memory.get(), plan->workspace_bytes()}; }
 };
 
 Result<Prepared> prepare(const Problem& problem, Direction direction, const Device& device) {
-  LONGSPAN_TRY(const Provider* provider, reference_provider());
+  LONGSPAN_TRY(const Provider* provider, reference_provider(device));
   LONGSPAN_TRY(auto plan, provider->prepare(tile_problem(problem, direction), device));
-  Memory memory(plan->workspace_bytes());
+  LONGSPAN_TRY(auto memory, allocate_on(device, plan->workspace_bytes()));
   return Prepared{std::move(plan), std::move(memory)};
 }
 
@@ -206,48 +214,56 @@ double reference_bytes(const Problem& problem) {
 }
 
 Status run_forward(const Inputs& inputs, std::span<const PlacedTile> tiles, const Device& device,
-                   Progress& progress, const Reference& reference) {
+                   Progress& progress, Reference& reference) {
   const Problem& problem = inputs.problem;
   LONGSPAN_TRY(const Prepared forward, prepare(problem, Direction::kForward, device));
-  ForwardTiles call{.q = inputs.q.view,
-                    .k = inputs.k.view,
-                    .v = inputs.v.view,
-                    .o = reference.o.view,
-                    .lse = reference.lse.view,
-                    .tiles = {},
-                    .scale = problem.scale,
-                    .terms = score_terms(inputs),
-                    .max_logit = reference.max_logit.view};
-  LONGSPAN_CHECK_OK(in_parts(problem, tiles, progress, "check forward", [&](auto part) {
+  Mirror mirror(device);
+  ForwardTiles call{.scale = problem.scale};
+  LONGSPAN_TRY(call.q, mirror.copy_of(inputs.q.view));
+  LONGSPAN_TRY(call.k, mirror.copy_of(inputs.k.view));
+  LONGSPAN_TRY(call.v, mirror.copy_of(inputs.v.view));
+  LONGSPAN_TRY(call.o, mirror.twin_of(reference.o));
+  LONGSPAN_TRY(call.lse, mirror.twin_of(reference.lse));
+  LONGSPAN_TRY(call.terms, score_terms(inputs, mirror));
+  LONGSPAN_TRY(call.max_logit, mirror.twin_of(reference.max_logit));
+  LONGSPAN_CHECK_OK(in_parts(problem, tiles, progress, "check forward", [&](auto part) -> Status {
+    LONGSPAN_TRY(const auto staged, forward.plan->stage(part));
     call.tiles = part;
-    return forward.plan->forward(call, forward.workspace());
+    call.staged = staged.get();
+    LONGSPAN_CHECK_OK(forward.plan->forward(call, forward.workspace()));
+    return synchronize(device, call.stream);
   }));
+  LONGSPAN_CHECK_OK(mirror.download());
   add_sink(inputs, reference);
   return {};
 }
 
 Status run_backward(const Inputs& inputs, std::span<const PlacedTile> tiles, const Device& device,
-                    Progress& progress, const Reference& reference) {
+                    Progress& progress, Reference& reference) {
   const Problem& problem = inputs.problem;
   const Tensor delta = make_delta(inputs, reference.o);
   LONGSPAN_TRY(const Prepared backward, prepare(problem, Direction::kBackward, device));
-  BackwardTiles call{.q = inputs.q.view,
-                     .k = inputs.k.view,
-                     .v = inputs.v.view,
-                     .dout = inputs.dout.view,
-                     .lse = reference.lse.view,
-                     .delta = delta.view,
-                     .dq = reference.dq.view,
-                     .dk = reference.dk.view,
-                     .dv = reference.dv.view,
-                     .tiles = {},
-                     .scale = problem.scale,
-                     .terms = score_terms(inputs),
-                     .dbias = reference.dbias.view};
-  LONGSPAN_CHECK_OK(in_parts(problem, tiles, progress, "check backward", [&](auto part) {
+  Mirror mirror(device);
+  BackwardTiles call{.scale = problem.scale};
+  LONGSPAN_TRY(call.q, mirror.copy_of(inputs.q.view));
+  LONGSPAN_TRY(call.k, mirror.copy_of(inputs.k.view));
+  LONGSPAN_TRY(call.v, mirror.copy_of(inputs.v.view));
+  LONGSPAN_TRY(call.dout, mirror.copy_of(inputs.dout.view));
+  LONGSPAN_TRY(call.lse, mirror.copy_of(reference.lse.view));
+  LONGSPAN_TRY(call.delta, mirror.copy_of(delta.view));
+  LONGSPAN_TRY(call.dq, mirror.twin_of(reference.dq));
+  LONGSPAN_TRY(call.dk, mirror.twin_of(reference.dk));
+  LONGSPAN_TRY(call.dv, mirror.twin_of(reference.dv));
+  LONGSPAN_TRY(call.terms, score_terms(inputs, mirror));
+  LONGSPAN_TRY(call.dbias, mirror.twin_of(reference.dbias));
+  LONGSPAN_CHECK_OK(in_parts(problem, tiles, progress, "check backward", [&](auto part) -> Status {
+    LONGSPAN_TRY(const auto staged, backward.plan->stage(part));
     call.tiles = part;
-    return backward.plan->backward(call, backward.workspace());
+    call.staged = staged.get();
+    LONGSPAN_CHECK_OK(backward.plan->backward(call, backward.workspace()));
+    return synchronize(device, call.stream);
   }));
+  LONGSPAN_CHECK_OK(mirror.download());
   add_sink_gradient(inputs, delta, reference);
   return {};
 }

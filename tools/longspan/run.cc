@@ -26,7 +26,8 @@ double seconds_since(Clock::time_point begin) {
 struct Prepared {
   Topology topology;
   Options options;
-  Device device;
+  Device device;                // of rank 0
+  std::vector<Device> devices;  // of all ranks where they are GPUs; else empty
   std::optional<OutputFile> output;
   Source source;
   Explanation explanation;
@@ -74,7 +75,18 @@ Result<Prepared> prepare(const Arguments& arguments, const Session& session) {
   }
   LONGSPAN_TRY(prepared.options, make_options(arguments));
   LONGSPAN_TRY(prepared.source, resolve_source(arguments.problem, arguments.input, arguments.seed));
-  prepared.device = cpu_device(thread_count(arguments, session));
+  const int threads = thread_count(arguments, session);
+  LONGSPAN_TRY(prepared.devices, make_devices(arguments, prepared.topology.ranks(), threads));
+  prepared.device = prepared.devices.front();
+  if (!prepared.device.is_cuda()) prepared.devices.clear();
+  if (prepared.device.is_cuda() && session.mpi) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("--device {} with --communicator mpi: ranks that are processes compute "
+                    "on the CPU so far; drop one of the two",
+                    arguments.device),
+        "usage"};
+  }
   LONGSPAN_TRY(prepared.explanation, explain(prepared.source.problem, prepared.topology,
                                              prepared.device, prepared.options));
   if (!arguments.output.empty() && session.reports()) {
@@ -111,6 +123,7 @@ Result<GroupResults> compute(const Arguments& arguments, const Session& session,
                        .options = prepared.options,
                        .topology = prepared.topology,
                        .device = prepared.device,
+                       .devices = prepared.devices,
                        .repeat = arguments.repeat,
                        .fail_rank = arguments.fail_rank};
   return session.mpi ? run_mpi(task, session.mpi) : run_threads(task);
@@ -128,6 +141,10 @@ bool partials_16bit(const Prepared& prepared, const Call& call) {
          rounds(call.explanation().backward, Direction::kBackward);
 }
 
+std::vector<Device> first_of(const std::vector<Device>& devices) {
+  return devices.empty() ? devices : std::vector<Device>{devices.front()};
+}
+
 /// The rule for 16-bit types: N ranks are about as exact as one.
 Status add_one_rank_checks(const Prepared& prepared, const GroupResults& results,
                            const Reference& reference, RunReport& report) {
@@ -140,7 +157,8 @@ Status add_one_rank_checks(const Prepared& prepared, const GroupResults& results
   const auto alone = run_threads({.inputs = &prepared.inputs,
                                   .options = options,
                                   .topology = Topology::blocks(1, 1),
-                                  .device = prepared.device});
+                                  .device = prepared.device,
+                                  .devices = first_of(prepared.devices)});
   if (!alone.ok()) return alone.error();
   const double factor = partials_16bit(prepared, *results.call) ? 1.35 : 1.05;
   const std::vector<Check> checks = check_against_one_rank(
@@ -158,7 +176,8 @@ Status verify(const Arguments& arguments, const Prepared& prepared, const GroupR
                  compute_reference(prepared.inputs, prepared.device, progress,
                                    prepared.explanation.forward_only));
     report.measures = measure_all(prepared.inputs, results, reference);
-    const Bars limits = bars(prepared.inputs.problem.dtype, largest_finite(reference.lse.view));
+    const Bars limits = bars(prepared.inputs.problem.dtype, largest_finite(reference.lse.view),
+                             prepared.device.is_cuda());
     if (!limits.reason.empty()) report.notes.push_back(limits.reason);
     report.checks = check_measures(report.measures, limits);
     LONGSPAN_CHECK_OK(add_one_rank_checks(prepared, results, reference, report));

@@ -6,10 +6,10 @@
 
 #include "longspan/provider.h"
 #include "providers/cpu/blocks.h"
-#include "providers/cpu/rules.h"
 #include "providers/cpu/tickets.h"
 #include "providers/cpu/tiled_terms.h"
 #include "providers/cpu/waves.h"
+#include "providers/rules.h"
 
 namespace longspan::cpu {
 

@@ -13,7 +13,7 @@ Verdict CpuReference::consider(const TileProblem& problem, const Device& device)
 
 Result<std::shared_ptr<const Plan>> CpuReference::prepare(const TileProblem& problem,
                                                           const Device& device) const {
-  LONGSPAN_CHECK_OK(cpu::preparable(problem, device));
+  LONGSPAN_CHECK_OK(preparable(cpu::refusal(problem, device)));
   if (problem.direction == Direction::kForward) {
     return cpu::make_reference_forward(problem, device.workers);
   }

@@ -4,8 +4,8 @@
 
 #include "providers/cpu/reference.h"
 #include "providers/cpu/reference_memory.h"
-#include "providers/cpu/rules.h"
 #include "providers/cpu/terms.h"
+#include "providers/rules.h"
 
 namespace longspan::cpu {
 namespace {

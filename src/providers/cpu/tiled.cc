@@ -15,7 +15,7 @@ Verdict CpuTiled::consider(const TileProblem& problem, const Device& device) con
 
 Result<std::shared_ptr<const Plan>> CpuTiled::prepare(const TileProblem& problem,
                                                       const Device& device) const {
-  LONGSPAN_CHECK_OK(cpu::preparable(problem, device));
+  LONGSPAN_CHECK_OK(preparable(cpu::refusal(problem, device)));
   if (problem.direction == Direction::kForward) {
     return cpu::make_tiled_forward(problem, device.workers);
   }

@@ -5,12 +5,12 @@
 #include "base/workers.h"
 #include "providers/cpu/backward_job.h"
 #include "providers/cpu/blocks.h"
-#include "providers/cpu/rules.h"
 #include "providers/cpu/simd.h"
 #include "providers/cpu/tiled.h"
 #include "providers/cpu/tiled_backward_products.h"
 #include "providers/cpu/tiled_terms.h"
 #include "providers/cpu/waves.h"
+#include "providers/rules.h"
 
 namespace longspan::cpu {
 namespace {

@@ -4,11 +4,11 @@
 #include "base/workers.h"
 #include "providers/cpu/blocks.h"
 #include "providers/cpu/products.h"
-#include "providers/cpu/rules.h"
 #include "providers/cpu/simd.h"
 #include "providers/cpu/tiled.h"
 #include "providers/cpu/tiled_terms.h"
 #include "providers/cpu/waves.h"
+#include "providers/rules.h"
 
 namespace longspan::cpu {
 namespace {

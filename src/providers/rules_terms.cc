@@ -5,13 +5,13 @@
 #include <string_view>
 
 #include "longspan/problem.h"
-#include "providers/cpu/rules.h"
+#include "providers/rules.h"
 
-namespace longspan::cpu {
+namespace longspan {
 namespace {
 
 Error invalid(std::string message) {
-  return {ErrorCode::kInvalidArgument, std::move(message), "cpu provider"};
+  return {ErrorCode::kInvalidArgument, std::move(message), "provider"};
 }
 
 struct NamedView {
@@ -181,4 +181,4 @@ Status fits_terms(const TileProblem& p, const BackwardTiles& t, Carries carries)
       fmt::format("dbias has shape {}, that of bias is {}", shape(t.dbias), shape(bias)));
 }
 
-}  // namespace longspan::cpu
+}  // namespace longspan

@@ -1,9 +1,10 @@
-// cpu/tiled against cpu/reference: shapes, bands, groups, types, strides, splits.
+// Providers against cpu/reference: shapes, bands, groups, types, strides, splits.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 
+#include "providers/lane.h"
 #include "providers/support.h"
 
 namespace longspan::testing {
@@ -31,64 +32,76 @@ bool cancels(const Case& c) {
   return std::count(keys.begin(), keys.end(), 1) * 20 > seeing;
 }
 
-double bar(const Case& c) {
-  const double base = c.problem.dtype == DType::kF64 ? 1e-12 : 2e-6;
-  // f32 takes dP - delta in float64; 16-bit problems are rounded far above what is left.
-  return c.problem.dtype != DType::kF32 && cancels(c) ? 10 * base : base;
-}
-double lse_bar(DType dtype) { return dtype == DType::kF64 ? 1e-12 : 1e-5; }
-
 struct Expected {
   Carry carry;
   Gradients gradients;
 };
 
-Expected expect(const Case& c, const Inputs& in, const Device& cpu) {
-  Expected e{empty_carry(c, DType::kF64), zero_gradients(c, DType::kF64)};
-  forward(reference(), cpu, c, in, c.tiles, e.carry);
-  backward(reference(), cpu, c, in, c.tiles, e.carry.lse, make_delta(c, in, e.carry.o, DType::kF64),
-           e.gradients);
-  return e;
-}
+class AgainstReference : public ::testing::TestWithParam<const Provider*> {
+ protected:
+  const Provider& provider() const { return *GetParam(); }
 
-void check(const Case& c, const Tensor& value, const Tensor& expected, const char* tensor) {
-  const DType dtype = c.problem.dtype;
-  const std::string what = tensor + (": " + c.text());
-  EXPECT_LT(relative_rms(value.values(), expected.values()), bar(c)) << what;
-  if (dtype == DType::kF64 || dtype == DType::kF32) return;
-  const double half_bar = dtype == DType::kF16 ? 3e-4 : 2.5e-3;
-  // Gradients of one-key rows are all but zero, where even the exact result rounds badly.
-  const double ideal = relative_rms(rounded(expected.values(), dtype), expected.values());
-  EXPECT_LT(relative_rms(rounded(value.values(), dtype), expected.values()),
-            std::max(half_bar, 1.05 * ideal))
-      << what;
-}
+  Expected expect(const Case& c, const Inputs& in) const {
+    Expected e{empty_carry(c, DType::kF64), zero_gradients(c, DType::kF64)};
+    forward(reference(), host_, c, in, c.tiles, e.carry);
+    const Tensor delta = make_delta(c, in, e.carry.o, DType::kF64);
+    backward(reference(), host_, c, in, c.tiles, e.carry.lse, delta, e.gradients);
+    return e;
+  }
 
-void check_case(const Case& c, uint64_t seed, const Device& cpu) {
-  const DType wide = accumulator(c.problem.dtype);
-  const Inputs in = make_inputs(c, seed);
-  const Expected e = expect(c, in, cpu);
-  Carry carry = empty_carry(c, wide);
-  forward(tiled(), cpu, c, in, c.tiles, carry);
-  check(c, carry.o, e.carry.o, "o");
-  EXPECT_LT(lse_error(carry.lse.values(), e.carry.lse.values()), lse_bar(c.problem.dtype))
-      << c.text();
-  Gradients gradients = zero_gradients(c, wide);
-  backward(tiled(), cpu, c, in, c.tiles, carry.lse, make_delta(c, in, carry.o, wide), gradients);
-  check(c, gradients.dq, e.gradients.dq, "dq");
-  check(c, gradients.dk, e.gradients.dk, "dk");
-  check(c, gradients.dv, e.gradients.dv, "dv");
-}
+  DType wide(const Case& c) const {
+    return is_oracle(provider()) ? DType::kF64 : accumulator(c.problem.dtype);
+  }
 
-TEST(Tiled, RandomShapes) {
+  double bar(const Case& c) const {
+    const DType dtype = c.problem.dtype;
+    const double base = bars(provider(), dtype).tensors;
+    // f32 takes dP - delta in float64; 16-bit problems are rounded far above what is left.
+    return dtype != DType::kF32 && cancels(c) ? 10 * base : base;
+  }
+
+  void check(const Case& c, const Tensor& value, const Tensor& expected, const char* tensor) const {
+    const DType dtype = c.problem.dtype;
+    const std::string what = tensor + (": " + c.text());
+    EXPECT_LT(relative_rms(value.values(), expected.values()), bar(c)) << what;
+    if (dtype == DType::kF64 || dtype == DType::kF32) return;
+    const double host_bar = dtype == DType::kF16 ? 3e-4 : 2.5e-3;
+    const double device_bar = dtype == DType::kF16 ? 6e-4 : 4e-3;
+    // Gradients of one-key rows are all but zero, where even the exact result rounds badly.
+    const double ideal = relative_rms(rounded(expected.values(), dtype), expected.values());
+    EXPECT_LT(relative_rms(rounded(value.values(), dtype), expected.values()),
+              std::max(device_.is_cuda() ? device_bar : host_bar, 1.05 * ideal))
+        << what;
+  }
+
+  void check_lse(const Case& c, const Tensor& lse, const Tensor& expected) const {
+    EXPECT_LT(lse_error(lse.values(), expected.values()), bars(provider(), c.problem.dtype).lse)
+        << c.text();
+  }
+
+  void check_case(const Case& c, uint64_t seed) const {
+    if (!offered(provider(), device_, c.problem)) return;
+    const Inputs in = make_inputs(c, seed);
+    const Expected e = expect(c, in);
+    const Outcome r = run(provider(), c, in, device_, wide(c));
+    check(c, r.carry.o, e.carry.o, "o");
+    check_lse(c, r.carry.lse, e.carry.lse);
+    check(c, r.gradients.dq, e.gradients.dq, "dq");
+    check(c, r.gradients.dk, e.gradients.dk, "dk");
+    check(c, r.gradients.dv, e.gradients.dv, "dv");
+  }
+
+  const Device device_ = lane_device(3);
+  const Device host_ = device(3);
+};
+
+INSTANTIATE_TEST_SUITE_P(Lane, AgainstReference, ::testing::ValuesIn(compared_providers()), label);
+TEST_P(AgainstReference, RandomShapes) {
   std::mt19937_64 random(11);
-  const Device cpu = device(3);
-  for (int i = 0; i < kRandomCases && !HasFailure(); ++i)
-    check_case(random_case(random), 1000 + i, cpu);
+  for (int i = 0; i < kRandomCases && !HasFailure(); ++i) check_case(random_case(random), 1000 + i);
 }
 
-TEST(Tiled, EveryHeadDim) {
-  const Device cpu = device(2);
+TEST_P(AgainstReference, EveryHeadDim) {
   for (const int64_t dim : {1, 3, 8, 17, 32, 64, 80, 96, 128, 192, 256, 257, 512, 575, 576}) {
     Case c;
     c.problem = {.heads_q = 2,
@@ -100,14 +113,13 @@ TEST(Tiled, EveryHeadDim) {
                  .capacity_k = 131};
     c.scale = 1 / std::sqrt(static_cast<double>(dim));
     c.tiles = {make_placed(0, 150, 0, 131, {-kUnbounded, -19})};
-    check_case(c, static_cast<uint64_t>(dim), cpu);
+    check_case(c, static_cast<uint64_t>(dim));
     c.problem.dtype = DType::kF64;
-    check_case(c, static_cast<uint64_t>(dim), cpu);
+    check_case(c, static_cast<uint64_t>(dim));
   }
 }
 
-TEST(Tiled, OneQueryAgainstManyKeysAndBack) {
-  const Device cpu = device(2);
+TEST_P(AgainstReference, OneQueryAgainstManyKeysAndBack) {
   Case c;
   c.problem = {.heads_q = 4,
                .heads_kv = 2,
@@ -118,11 +130,11 @@ TEST(Tiled, OneQueryAgainstManyKeysAndBack) {
                .capacity_k = 1500};
   c.scale = 0.125;
   c.tiles = {make_placed(0, 1, 0, 1500, {})};
-  check_case(c, 1, cpu);
+  check_case(c, 1);
   c.problem.capacity_q = 1500;
   c.problem.capacity_k = 40;
   c.tiles = {make_placed(0, 1500, 39, 1, {}), make_placed(0, 1500, 0, 39, {})};
-  check_case(c, 2, cpu);
+  check_case(c, 2);
 }
 
 /// Cuts a tile's keys at `at`; the second part's band is translated.
@@ -137,29 +149,27 @@ std::vector<PlacedTile> split_keys(const PlacedTile& t, int64_t at) {
   return {a, b};
 }
 
-TEST(Tiled, CarriedCallsEqualOneCall) {
+TEST_P(AgainstReference, CarriedCallsEqualOneCall) {
   std::mt19937_64 random(12);
-  const Device cpu = device(2);
   for (int i = 0; i < 40; ++i) {
     Case c = random_case(random);
     c.tiles.resize(1);
     const int64_t nk = c.tiles[0].tile.k.size();
-    if (nk == 0) continue;
+    if (nk == 0 || !offered(provider(), device_, c.problem)) continue;
     const Inputs in = make_inputs(c, 50 + i);
-    const DType wide = accumulator(c.problem.dtype);
-    const Expected e = expect(c, in, cpu);
-    Carry carry = empty_carry(c, wide);
-    Gradients gradients = zero_gradients(c, wide);
+    const Expected e = expect(c, in);
+    Carry carry = empty_carry(c, wide(c));
+    Gradients gradients = zero_gradients(c, wide(c));
     const int64_t at = std::uniform_int_distribution<int64_t>(0, nk)(random);
     const std::vector<PlacedTile> parts = split_keys(c.tiles[0], at);
     // One part a call, the later keys first.
-    forward(tiled(), cpu, c, in, {&parts[1], 1}, carry);
-    forward(tiled(), cpu, c, in, {&parts[0], 1}, carry);
+    forward(provider(), device_, c, in, {&parts[1], 1}, carry);
+    forward(provider(), device_, c, in, {&parts[0], 1}, carry);
     check(c, carry.o, e.carry.o, "o");
-    EXPECT_LT(lse_error(carry.lse.values(), e.carry.lse.values()), lse_bar(c.problem.dtype));
-    const Tensor delta = make_delta(c, in, carry.o, wide);
+    check_lse(c, carry.lse, e.carry.lse);
+    const Tensor delta = make_delta(c, in, carry.o, wide(c));
     for (const PlacedTile& part : parts) {
-      backward(tiled(), cpu, c, in, {&part, 1}, carry.lse, delta, gradients);
+      backward(provider(), device_, c, in, {&part, 1}, carry.lse, delta, gradients);
     }
     check(c, gradients.dq, e.gradients.dq, "dq");
     check(c, gradients.dk, e.gradients.dk, "dk");
@@ -167,8 +177,7 @@ TEST(Tiled, CarriedCallsEqualOneCall) {
   }
 }
 
-TEST(Tiled, LongSequences) {
-  const Device cpu = device(2);
+TEST_P(AgainstReference, LongSequences) {
   for (const int64_t dim : {16, 64}) {
     Case c;
     c.problem = {.heads_q = 1,
@@ -179,14 +188,13 @@ TEST(Tiled, LongSequences) {
                  .capacity_k = kLongRows};
     c.scale = 1 / std::sqrt(static_cast<double>(dim));
     c.tiles = {make_placed(0, kLongRows, 0, kLongRows, {-kUnbounded, 0})};
-    check_case(c, 3, cpu);
+    check_case(c, 3);
     c.tiles = {make_placed(0, kLongRows, 0, kLongRows, {})};
-    check_case(c, 4, cpu);
+    check_case(c, 4);
   }
 }
 
-TEST(Tiled, PackedSequencesInOneCall) {
-  const Device cpu = device(3);
+TEST_P(AgainstReference, PackedSequencesInOneCall) {
   Case c;
   c.problem = {.heads_q = 2,
                .heads_kv = 1,
@@ -199,7 +207,7 @@ TEST(Tiled, PackedSequencesInOneCall) {
   for (int64_t i = 0; i < 1100; ++i) {  // more than one wave
     c.tiles.push_back(make_placed(16 * i, 1 + i % 16, 16 * i, 1 + i % 16, {-kUnbounded, 0}));
   }
-  check_case(c, 5, cpu);
+  check_case(c, 5);
 }
 
 }  // namespace

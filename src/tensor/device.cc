@@ -2,7 +2,7 @@
 #include <thread>
 
 #include "base/workers.h"
-#include "longspan/provider.h"
+#include "longspan/device.h"
 
 namespace longspan {
 

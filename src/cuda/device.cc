@@ -1,0 +1,48 @@
+#include "longspan/device.h"
+
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include "cuda/runtime.h"
+#include "cuda/upload.h"
+
+namespace longspan {
+
+Result<int> cuda_device_count() {
+  int count = 0;
+  LONGSPAN_CHECK_OK(cuda::status(cudaGetDeviceCount(&count), "looking for CUDA devices"));
+  return count;
+}
+
+Result<Device> cuda_device(int ordinal) {
+  LONGSPAN_TRY(const int count, cuda_device_count());
+  if (ordinal < 0 || ordinal >= count) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("device cuda:{} does not exist; this machine has {} of them", ordinal, count),
+        "cuda"};
+  }
+  cudaDeviceProp properties;
+  LONGSPAN_CHECK_OK(
+      cuda::status(cudaGetDeviceProperties(&properties, ordinal), "reading device properties"));
+  Device device;
+  device.name = fmt::format("cuda:{}", ordinal);
+  device.ordinal = ordinal;
+  device.multiprocessors = properties.multiProcessorCount;
+  device.capability = properties.major * 10 + properties.minor;
+  device.product = properties.name;
+  return device;
+}
+
+namespace cuda {
+
+Result<std::shared_ptr<void>> upload(const Device& device, const void* host, size_t bytes) {
+  const DeviceScope scope(device.ordinal);
+  LONGSPAN_TRY(Memory memory, Memory::copy_of(host, bytes));
+  const auto owner = std::make_shared<Memory>(std::move(memory));
+  return std::shared_ptr<void>(owner, owner->data());
+}
+
+}  // namespace cuda
+
+}  // namespace longspan

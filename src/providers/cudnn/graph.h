@@ -1,0 +1,110 @@
+// One cuDNN graph with its plan. The only place that knows cudnn-frontend.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "longspan/provider.h"
+#include "providers/cudnn/groups.h"
+
+namespace longspan::cudnn {
+
+/// In elements.
+struct Strides {
+  int64_t batch = 0, row = 0, head = 0;
+  bool operator==(const Strides&) const = default;
+};
+
+/// All that a graph is built from. Tensors that the provider keeps in scratch memory are packed,
+/// [rows, heads, dim], one entry behind the other.
+struct GraphKey {
+  Direction direction = Direction::kForward;
+  DType dtype = DType::kBF16;
+  int64_t heads_q = 0, heads_kv = 0;
+  int64_t dim_qk = 0, dim_v = 0;
+  bool deterministic = false;
+  bool ragged = false, padded = false;
+  Mask mask;
+  int64_t batch = 0, sq = 0, skv = 0;
+  int64_t total_q = 0, total_k = 0;  // ragged backward: bounds of the rows of all entries
+  Strides q, k, v;
+  int ordinal = 0;
+  bool operator==(const GraphKey&) const = default;
+};
+
+struct GraphKeyHash {
+  size_t operator()(const GraphKey& key) const;
+};
+
+/// For messages: what a reader needs to know which graph is meant.
+std::string text(const GraphKey& key);
+
+/// Tensors of a graph. Those that a graph does not have stay null.
+enum class Slot : int {
+  kQ,
+  kK,
+  kV,
+  kO,
+  kStats,
+  kDout,
+  kDq,
+  kDk,
+  kDv,
+  kScale,  // a float in host memory
+  kLengthsQ,
+  kLengthsK,  // int32 per batch entry
+  kOffsetsQ,
+  kOffsetsK,
+  kOffsetsV,  // int64, batch + 1, in elements from the base address
+  kOffsetsO,
+  kOffsetsStats,
+  kOffsetsDout,  // of tensors in scratch memory
+  kOffsetsDq,
+  kOffsetsDk,
+  kOffsetsDv,
+  kCount
+};
+
+inline constexpr int kSlots = static_cast<int>(Slot::kCount);
+
+struct Arguments {
+  std::array<void*, kSlots> pointers{};
+  void*& operator[](Slot slot) { return pointers[static_cast<size_t>(slot)]; }
+};
+
+/// Immutable; executed from several threads at once.
+class Graph {
+ public:
+  virtual ~Graph() = default;
+  virtual size_t workspace_bytes() const = 0;
+  virtual const std::string& plan_name() const = 0;
+  /// Enqueues. The device of the graph must be current.
+  virtual Status execute(const Arguments& arguments, void* workspace, Stream stream) const = 0;
+};
+
+/// Compiles where the process has no kernel of this kind yet (about a second), else about 50 ms.
+/// The device of the key must be current. The error carries cuDNN's text and the key's.
+Result<std::shared_ptr<const Graph>> build_graph(const GraphKey& key);
+
+/// What cuDNN says to a graph without compiling it.
+struct Support {
+  bool accepted = false;
+  std::string message;  // cuDNN's text when it does not accept
+  std::string plan_name;
+};
+
+/// Needs cuDNN and a libcuda, but no device: `properties` describes one (device_properties()).
+/// Acceptance shows nothing about results. `most_engine_bytes`: of the workspace without the part
+/// that cudnn-frontend adds.
+Result<Support> check_support(const GraphKey& key, std::string_view properties,
+                              int64_t most_engine_bytes = std::numeric_limits<int64_t>::max());
+
+/// The current device as cuDNN describes it, in JSON.
+Result<std::string> device_properties(int ordinal);
+
+}  // namespace longspan::cudnn

@@ -1,0 +1,29 @@
+// How rows of the caller's tensors lie in memory, as cuDNN's graphs describe it.
+#pragma once
+
+#include "longspan/tensor.h"
+#include "providers/cudnn/graph.h"
+#include "providers/cudnn/groups.h"
+
+namespace longspan::cudnn {
+
+struct Layout {
+  Strides strides;
+  /// Whether cuDNN can read the rows where they are: it reads 16 bytes at a time, the rows of an
+  /// entry in equal steps and the entries of a batch at equal distances.
+  bool direct = true;
+};
+
+/// Of the group's rows of queries or `keys`, for the first `heads` heads of the view.
+Layout layout_of(const TensorView& view, const Group& group, bool keys, int64_t heads);
+
+/// That of the same rows in a tensor [rows, heads, dim] without gaps.
+Strides packed_tensor(const Group& group, bool keys, int64_t heads, int64_t dim);
+
+/// That of the entries one behind the other, as scratch memory holds them.
+Strides packed_entries(const Group& group, bool keys, int64_t heads, int64_t dim);
+
+/// Elements from the view's first to the one that a graph's address means.
+int64_t first_element(const TensorView& view, const Group& group, bool keys);
+
+}  // namespace longspan::cudnn

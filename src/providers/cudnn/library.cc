@@ -1,0 +1,151 @@
+#include "providers/cudnn/library.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <link.h>
+
+#include <array>
+#include <filesystem>
+#include <mutex>
+#include <system_error>
+#include <utility>
+
+namespace longspan::cudnn {
+namespace {
+
+constexpr const char* kName = "libcudnn.so.9";
+constexpr int kLowest = 91900;
+
+/// Parts that the main library opens by name when it needs them.
+constexpr std::array<const char*, 5> kParts = {
+    "libcudnn_graph.so.9", "libcudnn_heuristic.so.9", "libcudnn_ops.so.9",
+    "libcudnn_engines_precompiled.so.9", "libcudnn_engines_runtime_compiled.so.9"};
+
+Error unsupported(std::string message) {
+  return {ErrorCode::kUnsupported, std::move(message), "cudnn"};
+}
+
+/// Without links, so that one file has one path.
+std::string path_of(void* handle) {
+  link_map* map = nullptr;
+  if (dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0 || map == nullptr) return {};
+  std::error_code failed;
+  const std::filesystem::path path = std::filesystem::canonical(map->l_name, failed);
+  return failed ? map->l_name : path.string();
+}
+
+std::string directory_of(const std::string& path) {
+  return std::filesystem::path(path).parent_path().string();
+}
+
+void* open(const std::string& file) { return dlopen(file.c_str(), RTLD_LAZY | RTLD_LOCAL); }
+
+/// The copy that the process has already, else the one wished for, else the first found.
+Result<void*> find(const LibrarySearch& search) {
+  void* const mapped = dlopen(kName, RTLD_LAZY | RTLD_NOLOAD);
+  if (search.file.empty() && mapped != nullptr) return mapped;
+  if (!search.file.empty()) {
+    void* const wished = open(search.file);
+    if (wished == nullptr) {
+      return unsupported(
+          fmt::format("cuDNN could not be opened as \"{}\": {}", search.file, dlerror()));
+    }
+    if (mapped == nullptr || path_of(mapped) == path_of(wished)) return wished;
+    return unsupported(
+        fmt::format("the process has mapped {} already, so {} cannot be used: leave the path out, "
+                    "or open that one first",
+                    path_of(mapped), search.file));
+  }
+  for (const std::string& directory : search.directories) {
+    if (void* const found = open(directory + "/" + kName)) return found;
+  }
+  if (void* const found = open(kName)) return found;
+  return unsupported(fmt::format(
+      "no {} in {} directories given nor on the loader's path: install nvidia-cudnn-cu13 9.19 or "
+      "newer and give its directory",
+      kName, search.directories.size()));
+}
+
+Result<Library> open_library(const LibrarySearch& search) {
+  Library result;
+  LONGSPAN_TRY(result.handle, find(search));
+  result.path = path_of(result.handle);
+  const auto get_version = reinterpret_cast<size_t (*)()>(dlsym(result.handle, "cudnnGetVersion"));
+  if (get_version == nullptr) {
+    return unsupported(fmt::format("{} has no cudnnGetVersion: it is no cuDNN", result.path));
+  }
+  result.version = static_cast<int>(get_version());
+  if (const auto reason = refused_version(result.version)) {
+    return unsupported(fmt::format("{}: {}", result.path, *reason));
+  }
+  LONGSPAN_CHECK_OK(one_installation(result));
+  return result;
+}
+
+struct Process {
+  std::mutex mutex;
+  LibrarySearch search;
+  std::optional<Result<Library>> opened;
+};
+
+/// Never destroyed: what the library holds must outlive every other owner.
+Process& process() {
+  static Process* const instance = new Process;
+  return *instance;
+}
+
+}  // namespace
+
+Status set_library_search(LibrarySearch search) {
+  Process& p = process();
+  const std::lock_guard lock(p.mutex);
+  if (p.opened) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "cuDNN has been looked for already: set where to look before the first problem",
+                 "cudnn"};
+  }
+  p.search = std::move(search);
+  return {};
+}
+
+Result<const Library*> library() {
+  Process& p = process();
+  const std::lock_guard lock(p.mutex);
+  if (!p.opened) p.opened.emplace(open_library(p.search));
+  if (!p.opened->ok()) return p.opened->error();
+  return &p.opened->value();
+}
+
+std::optional<std::string> refused_version(int version) {
+  if (version == 91000 || version == 91001) {
+    return fmt::format("cuDNN {} computes wrong attention: use {} or newer", version_text(version),
+                       version_text(kLowest));
+  }
+  if (version == 91400) {
+    return fmt::format("cuDNN {} computes wrong sliding windows: use {} or newer",
+                       version_text(version), version_text(kLowest));
+  }
+  if (version >= kLowest) return std::nullopt;
+  return fmt::format("cuDNN {} is older than {}", version_text(version), version_text(kLowest));
+}
+
+Status one_installation(const Library& library) {
+  const std::string home = directory_of(library.path);
+  for (const char* part : kParts) {
+    void* const mapped = dlopen(part, RTLD_LAZY | RTLD_NOLOAD);
+    if (mapped == nullptr) continue;
+    const std::string path = path_of(mapped);
+    dlclose(mapped);
+    if (directory_of(path) == home) continue;
+    return unsupported(fmt::format(
+        "two installations of cuDNN are mapped: {} and {}; remove one from the loader's path",
+        library.path, path));
+  }
+  return {};
+}
+
+std::string version_text(int version) {
+  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
+
+}  // namespace longspan::cudnn

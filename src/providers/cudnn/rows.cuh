@@ -1,0 +1,178 @@
+// What the kernels share: rows of views and of packed scratch memory, an octet of elements a lane.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include "cuda/device_view.cuh"
+#include "providers/cudnn/kernels.h"
+
+namespace longspan::cudnn {
+
+using cuda::DeviceView;
+
+constexpr int kThreads = 256;
+constexpr int kVector = 8;  // 16-bit elements of a load
+constexpr float kInfinity = __builtin_huge_valf();
+
+inline __device__ float to_float(__half x) { return __half2float(x); }
+inline __device__ float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
+
+inline __device__ uint32_t bits_of(__half x) { return __half_as_ushort(x); }
+inline __device__ uint32_t bits_of(__nv_bfloat16 x) { return __bfloat16_as_ushort(x); }
+
+inline __device__ void flip_bits(__half& x, uint32_t bits) {
+  x = __ushort_as_half(static_cast<unsigned short>(bits_of(x) ^ bits));
+}
+inline __device__ void flip_bits(__nv_bfloat16& x, uint32_t bits) {
+  x = __ushort_as_bfloat16(static_cast<unsigned short>(bits_of(x) ^ bits));
+}
+
+template <class T>
+__device__ constexpr float largest() {
+  return std::is_same_v<T, __half> ? 65504.0f : 3.3895e38f;
+}
+
+/// To the nearest value of the type. What is finite stays so.
+template <class T>
+__device__ T rounded(float x) {
+  const bool clipped = fabsf(x) > largest<T>() && !isinf(x);
+  const float inside = clipped ? copysignf(largest<T>(), x) : x;
+  if constexpr (std::is_same_v<T, __half>) {
+    return __float2half_rn(inside);
+  } else {
+    return __float2bfloat16_rn(inside);
+  }
+}
+
+/// Eight neighbours of a row.
+template <class T>
+struct alignas(16) Octet {
+  T values[kVector];
+};
+
+struct Vectorized {
+  DeviceView view;
+  bool wide = false;  // whether octets of rows may be reached in 16-byte accesses
+};
+
+inline Vectorized vectorized(const TensorView& v) {
+  const int64_t unit = 16 / size_of(v.dtype);
+  const bool wide = reinterpret_cast<uintptr_t>(v.data) % 16 == 0 && v.stride_batch % unit == 0 &&
+                    v.stride_seq % unit == 0 && v.stride_head % unit == 0;
+  return {cuda::device_view(v), wide};
+}
+
+/// The entry of scratch row `row`.
+inline __device__ const DeviceEntry& entry_of(const EntryList& list, int64_t row, bool keys) {
+  const DeviceEntry* const entries = list.entries;
+  const auto begin = [&](int64_t i) { return keys ? entries[i].k_begin : entries[i].q_begin; };
+  int64_t low = 0;
+  int64_t high = list.count;
+  while (high - low > 1) {
+    const int64_t middle = (low + high) / 2;
+    if (begin(middle) <= row) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  return entries[low];
+}
+
+inline __device__ int64_t row_of_view(const EntryList& list, int64_t row, bool keys) {
+  const DeviceEntry& e = entry_of(list, row, keys);
+  return keys ? e.k_row + row - e.k_begin : e.q_row + row - e.q_begin;
+}
+
+inline __device__ int64_t place_of_stats(const EntryList& list, int64_t row, int64_t head,
+                                         int64_t heads) {
+  if (list.row_major) return row * heads + head;
+  const DeviceEntry& e = entry_of(list, row, false);
+  return e.q_begin * heads + head * e.nq + row - e.q_begin;
+}
+
+/// A row of one head, worked on by `kLanes` lanes of a warp, one octet each.
+struct Unit {
+  int64_t row, head;
+  int lane;
+  bool inside;  // whether the unit exists
+  __device__ bool holds(int32_t dim) const { return inside && lane * kVector < dim; }
+};
+
+template <int kLanes>
+__device__ Unit unit_of(int64_t rows, int64_t heads) {
+  const auto index =
+      static_cast<uint32_t>((uint64_t{blockIdx.x} * kThreads + threadIdx.x) / kLanes);
+  const auto count = static_cast<uint32_t>(heads);
+  const uint32_t row = index / count;
+  return {row, index - row * count, static_cast<int>(threadIdx.x % kLanes), row < rows};
+}
+
+template <class T>
+__device__ Octet<T> load_octet(const Vectorized& v, int64_t row, int64_t head, int lane) {
+  const T* const from = v.view.at<T>(row, head) + lane * kVector;
+  if (v.wide) return *reinterpret_cast<const Octet<T>*>(from);
+  Octet<T> result;
+  for (int i = 0; i < kVector; ++i) result.values[i] = from[i];
+  return result;
+}
+
+/// to = keep * to + weight * add. Where nothing is kept `to` is not read.
+template <class T>
+__device__ void blend(const Vectorized& v, int64_t row, int64_t head, int lane, float keep,
+                      const Octet<T>& add, float weight) {
+  float* const to = v.view.at<float>(row, head) + lane * kVector;
+  alignas(16) float values[kVector] = {};
+  if (keep != 0 && v.wide) {
+    *reinterpret_cast<float4*>(values) = *reinterpret_cast<const float4*>(to);
+    *reinterpret_cast<float4*>(values + 4) = *reinterpret_cast<const float4*>(to + 4);
+  } else if (keep != 0) {
+    for (int i = 0; i < kVector; ++i) values[i] = to[i];
+  }
+  for (int i = 0; i < kVector; ++i) {
+    values[i] = keep * values[i] + weight * to_float(add.values[i]);
+  }
+  if (v.wide) {
+    *reinterpret_cast<float4*>(to) = *reinterpret_cast<const float4*>(values);
+    *reinterpret_cast<float4*>(to + 4) = *reinterpret_cast<const float4*>(values + 4);
+  } else {
+    for (int i = 0; i < kVector; ++i) to[i] = values[i];
+  }
+}
+
+template <class T>
+__device__ Octet<T>* octet_at(void* packed, const Unit& u, int64_t heads, int32_t dim) {
+  T* const row = static_cast<T*>(packed) + (u.row * heads + u.head) * dim;
+  return reinterpret_cast<Octet<T>*>(row + u.lane * kVector);
+}
+
+inline cudaStream_t native(Stream stream) { return static_cast<cudaStream_t>(stream.handle); }
+
+/// Calls run.operator()<T, kLanes>() with lanes for octets of `dim` elements.
+template <class Run>
+void for_type(DType dtype, int64_t dim, Run&& run) {
+  const auto for_lanes = [&]<class T>() {
+    if (dim <= 8 * kVector) {
+      run.template operator()<T, 8>();
+    } else if (dim <= 16 * kVector) {
+      run.template operator()<T, 16>();
+    } else {
+      run.template operator()<T, 32>();
+    }
+  };
+  if (dtype == DType::kBF16) {
+    for_lanes.template operator()<__nv_bfloat16>();
+  } else {
+    for_lanes.template operator()<__half>();
+  }
+}
+
+inline unsigned blocks(int64_t units, int lanes) {
+  return static_cast<unsigned>((units * lanes + kThreads - 1) / kThreads);
+}
+
+}  // namespace longspan::cudnn
