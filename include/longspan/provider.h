@@ -10,25 +10,13 @@
 #include <string_view>
 
 #include "longspan/decline.h"
+#include "longspan/device.h"
 #include "longspan/mask.h"
 #include "longspan/problem.h"
 #include "longspan/status.h"
 #include "longspan/tensor.h"
 
 namespace longspan {
-
-class Workers;
-
-/// Where tiles are computed. Copies share the worker threads.
-struct Device {
-  std::string name = "cpu";
-  int threads = 1;
-  std::shared_ptr<Workers> workers;
-};
-
-/// The host's processor with `threads` threads (0: all cores). Ranks that are threads of one
-/// process should share one device. The number of threads changes no bit of any result.
-Device cpu_device(int threads = 0);
 
 /// Caller-owned scratch memory. Contents are arbitrary on entry. `data` is aligned to 64 bytes.
 struct Workspace {
@@ -101,6 +89,12 @@ struct ScoreTerms {
   Dropout dropout;
 };
 
+/// What a plan made of a list of tiles ahead of time: device tables, graphs.
+class Staged {
+ public:
+  virtual ~Staged() = default;
+};
+
 /// O and LSE are carried: on entry the normalised result of all keys seen so far (O = 0 and
 /// LSE = -inf when none), on return that of those and the tiles' keys. Rows of no tile stay as they
 /// are; several tiles may touch a row and are applied in the order given.
@@ -116,6 +110,8 @@ struct ForwardTiles {
   /// [1, 1, the problem's query heads, 1], accumulator(dtype): raised to the largest visible score
   /// of each head that q holds.
   TensorView max_logit;
+  Stream stream;
+  const Staged* staged = nullptr;  // of these tiles; null where the plan's stage() gave nothing
 };
 
 /// Adds the tiles' gradients to dq, dk and dv. delta = rowsum(dout * o), and lse is that of the
@@ -130,6 +126,8 @@ struct BackwardTiles {
   double scale = 1;
   ScoreTerms terms;
   TensorView dbias;  // as terms.bias but accumulator(dtype): the tiles' gradients are added
+  Stream stream;
+  const Staged* staged = nullptr;  // as in ForwardTiles
 };
 
 /// Immutable once prepared; run from several threads at once with a workspace each. No allocation
@@ -138,6 +136,10 @@ class Plan {
  public:
   virtual ~Plan() = default;
   virtual size_t workspace_bytes() const = 0;
+  /// What run-time calls with these tiles need, made once while the call is cold. Null: nothing.
+  virtual Result<std::shared_ptr<const Staged>> stage(std::span<const PlacedTile>) const {
+    return std::shared_ptr<const Staged>();
+  }
   /// invalid_argument when a view or the workspace does not fit what was prepared.
   virtual Status forward(const ForwardTiles& tiles, Workspace workspace) const = 0;
   virtual Status backward(const BackwardTiles& tiles, Workspace workspace) const = 0;
