@@ -10,25 +10,13 @@
 #include <string_view>
 
 #include "longspan/decline.h"
+#include "longspan/device.h"
 #include "longspan/mask.h"
 #include "longspan/problem.h"
 #include "longspan/status.h"
 #include "longspan/tensor.h"
 
 namespace longspan {
-
-class Workers;
-
-/// Where tiles are computed. Copies share the worker threads.
-struct Device {
-  std::string name = "cpu";
-  int threads = 1;
-  std::shared_ptr<Workers> workers;
-};
-
-/// The host's processor with `threads` threads (0: all cores). Ranks that are threads of one
-/// process should share one device. The number of threads changes no bit of any result.
-Device cpu_device(int threads = 0);
 
 /// Caller-owned scratch memory. Contents are arbitrary on entry. `data` is aligned to 64 bytes.
 struct Workspace {
@@ -48,6 +36,9 @@ struct Features {
   bool max_logit = false;  // forward raises it
   bool paged = false;      // keys and values may be paged views; forward only
   bool deterministic = false;
+  /// Results are written, in the problem's type, instead of merged or added: each query row, in
+  /// backward each key row too, lies in one tile at most.
+  bool whole = false;
   Fp8 fp8 = Fp8::kNone;
   std::optional<std::string> modification;  // its key; plans of an empty one are never cached
 
@@ -101,9 +92,17 @@ struct ScoreTerms {
   Dropout dropout;
 };
 
+/// What a plan made of a list of tiles ahead of time: device tables, graphs.
+class Staged {
+ public:
+  virtual ~Staged() = default;
+};
+
 /// O and LSE are carried: on entry the normalised result of all keys seen so far (O = 0 and
 /// LSE = -inf when none), on return that of those and the tiles' keys. Rows of no tile stay as they
 /// are; several tiles may touch a row and are applied in the order given.
+/// Features::whole: nothing is read on entry, o is of dtype, and all query rows of the tiles are
+/// written (O = 0 and LSE = -inf where a row sees no key).
 struct ForwardTiles {
   TensorView q;    // [rows_q, heads_q, dim_qk]
   TensorView k;    // [rows_k, heads_kv, dim_qk]
@@ -116,20 +115,26 @@ struct ForwardTiles {
   /// [1, 1, the problem's query heads, 1], accumulator(dtype): raised to the largest visible score
   /// of each head that q holds.
   TensorView max_logit;
+  Stream stream;
+  const Staged* staged = nullptr;  // of these tiles; null where the plan's stage() gave nothing
 };
 
 /// Adds the tiles' gradients to dq, dk and dv. delta = rowsum(dout * o), and lse is that of the
 /// whole problem, so tiles may be computed anywhere in any grouping.
+/// Features::whole: dq, dk and dv are of dtype and all rows of the tiles are written.
 struct BackwardTiles {
   TensorView q, k, v;
   TensorView dout;        // [rows_q, heads_q, dim_v]
   TensorView lse;         // [rows_q, heads_q, 1], accumulator(dtype)
   TensorView delta;       // as lse
+  TensorView o;           // [rows_q, heads_q, dim_v] of dtype where the caller has it, else absent
   TensorView dq, dk, dv;  // accumulator(dtype)
   std::span<const PlacedTile> tiles;
   double scale = 1;
   ScoreTerms terms;
   TensorView dbias;  // as terms.bias but accumulator(dtype): the tiles' gradients are added
+  Stream stream;
+  const Staged* staged = nullptr;  // as in ForwardTiles
 };
 
 /// Immutable once prepared; run from several threads at once with a workspace each. No allocation
@@ -138,6 +143,10 @@ class Plan {
  public:
   virtual ~Plan() = default;
   virtual size_t workspace_bytes() const = 0;
+  /// What run-time calls with these tiles need, made once while the call is cold. Null: nothing.
+  virtual Result<std::shared_ptr<const Staged>> stage(std::span<const PlacedTile>) const {
+    return std::shared_ptr<const Staged>();
+  }
   /// invalid_argument when a view or the workspace does not fit what was prepared.
   virtual Status forward(const ForwardTiles& tiles, Workspace workspace) const = 0;
   virtual Status backward(const BackwardTiles& tiles, Workspace workspace) const = 0;
