@@ -119,15 +119,15 @@ struct ForwardTiles {
   const Staged* staged = nullptr;  // of these tiles; null where the plan's stage() gave nothing
 };
 
-/// Adds the tiles' gradients to dq, dk and dv. delta = rowsum(dout * o), and lse is that of the
+/// Adds the tiles' gradients to dq, dk and dv. delta = rowsum(dout * o), o and lse are those of the
 /// whole problem, so tiles may be computed anywhere in any grouping.
 /// Features::whole: dq, dk and dv are of dtype and all rows of the tiles are written.
 struct BackwardTiles {
   TensorView q, k, v;
   TensorView dout;        // [rows_q, heads_q, dim_v]
   TensorView lse;         // [rows_q, heads_q, 1], accumulator(dtype)
-  TensorView delta;       // as lse
-  TensorView o;           // [rows_q, heads_q, dim_v] of dtype where the caller has it, else absent
+  TensorView delta;       // as lse; absent where o is given instead
+  TensorView o;           // [rows_q, heads_q, dim_v] of dtype, or absent
   TensorView dq, dk, dv;  // accumulator(dtype)
   std::span<const PlacedTile> tiles;
   double scale = 1;

@@ -118,6 +118,7 @@ struct Step {
   std::vector<StepId> after;                         // earlier steps that must be done
   std::vector<Part> parts;                           // attend, attend_backward
   BufferId q = kNone, o = kNone, lse = kNone;        // attend; o also delta, sink; lse also sinks
+                                                     // (backward: o where delta is absent)
   BufferId max_logit = kNone;                        // attend, where it is asked for
   BufferId dout = kNone, delta = kNone, dq = kNone;  // backward, delta
   std::vector<Copy> copies;       // pack, unpack, accumulate; delta: src o (and dout), dst delta
@@ -155,6 +156,11 @@ struct Setting {
   /// kNoStrategy.
   std::string forward;
   std::string backward;
+  /// Attend steps may write results instead of adding to them (Features::whole).
+  bool whole = false;
+  /// Exchanges of heads run in this many slices where the heads divide, so that one slice moves
+  /// while another is computed.
+  int head_slices = 1;
 };
 
 /// One file each; see strategies().

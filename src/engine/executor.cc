@@ -92,7 +92,7 @@ Status Executor::attend(const Execution& x, const Step& step) {
            .tiles = part.tiles,
            .scale = x.scale,
            .terms = terms,
-           .max_logit = step.max_logit == kNone ? TensorView() : view(step.max_logit),
+           .max_logit = view_or_none(step.max_logit),
            .stream = x.stream,
            .staged = staged},
           scratch));
@@ -103,7 +103,8 @@ Status Executor::attend(const Execution& x, const Step& step) {
                                         .v = view(part.v),
                                         .dout = view(step.dout),
                                         .lse = view(step.lse),
-                                        .delta = view(step.delta),
+                                        .delta = view_or_none(step.delta),
+                                        .o = view_or_none(step.o),
                                         .dq = view(step.dq),
                                         .dk = view(part.dk),
                                         .dv = view(part.dv),
