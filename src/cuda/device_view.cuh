@@ -19,7 +19,7 @@ struct DeviceView {
   DType dtype = DType::kF32;
 
   __device__ int64_t offset(int64_t row, int64_t head) const {
-    const int64_t batch = row / seq;
+    const int64_t batch = row < seq ? 0 : row / seq;
     const int64_t block = pages == nullptr ? batch : pages[batch];
     return block * stride_batch + (row - batch * seq) * stride_seq + head * stride_head;
   }
