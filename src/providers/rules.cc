@@ -73,8 +73,7 @@ Status fits_carries(DType dtype, Carries carries, std::initializer_list<NamedVie
 bool given(const TensorView& view) { return view.rows() > 0; }
 
 /// O and gradients: of the problem's type where they are whole.
-Status fits_results(const TileProblem& p, Carries carries,
-                    std::initializer_list<NamedView> views) {
+Status fits_results(const TileProblem& p, Carries carries, std::initializer_list<NamedView> views) {
   return p.features.whole ? fits_inputs(p.dtype, views) : fits_carries(p.dtype, carries, views);
 }
 

@@ -40,7 +40,8 @@ size_t GraphKeyHash::operator()(const GraphKey& k) const {
 
 std::string text(const GraphKey& k) {
   std::string result = fmt::format(
-      "{} {} heads {}/{} dim {}/{} batch {} rows {} x {}{}{}{} left {} right {}{} on cuda:{} strides",
+      "{} {} heads {}/{} dim {}/{} batch {} rows {} x {}{}{}{} left {} right {}{} on cuda:{} "
+      "strides",
       name(k.direction), name(k.dtype), k.heads_q, k.heads_kv, k.dim_qk, k.dim_v, k.batch, k.sq,
       k.skv, k.ragged ? " ragged" : "", k.padded ? " padded" : "",
       k.deterministic ? " deterministic" : "", text(k.mask.left), text(k.mask.right),

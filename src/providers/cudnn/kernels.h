@@ -27,10 +27,10 @@ struct EntryList {
 
 /// Where one tensor of a ragged graph has its rows.
 struct RaggedTensor {
-  TensorView view;      // in place; without rows: packed in scratch memory
-  int64_t first = 0;    // elements of the view before the address that cuDNN is given
-  int64_t width = 0;    // elements of a packed row
-  bool keys = false;    // rows are those of keys
+  TensorView view;    // in place; without rows: packed in scratch memory
+  int64_t first = 0;  // elements of the view before the address that cuDNN is given
+  int64_t width = 0;  // elements of a packed row
+  bool keys = false;  // rows are those of keys
 };
 
 /// Addresses of ragged entries, in elements: `count` is rounded up to `batch` by empty ones.
@@ -96,7 +96,7 @@ Status make_backward_rows(const BackwardRows& rows, Stream stream);
 /// 16-bit results in scratch memory, [rows, heads, dim].
 struct Result16 {
   const void* packed = nullptr;
-  TensorView to;  // f32, or of the results' type
+  TensorView to;      // f32, or of the results' type
   int64_t heads = 0;  // of the packed rows: the first ones of the view
   bool keys = false;
   bool adds = false;  // else what the view held is not read

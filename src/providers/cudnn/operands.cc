@@ -90,8 +90,7 @@ GraphKey graph_key(const TileProblem& p, const Group& group, const Operands& ope
                .heads_kv = key_heads(p),
                .dim_qk = p.dim_qk,
                .dim_v = p.dim_v,
-               .deterministic =
-                   p.features.deterministic && p.direction == Direction::kBackward,
+               .deterministic = p.features.deterministic && p.direction == Direction::kBackward,
                .ragged = group.ragged,
                .padded = group.padded,
                .mask = group.mask,

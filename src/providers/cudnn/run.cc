@@ -136,8 +136,7 @@ Status CudnnPlan::deliver_results(const Launch& launch, std::span<const Slot> sl
 }
 
 Status CudnnPlan::attend(const ForwardTiles& t, Launch& launch, void* workspace) const {
-  LONGSPAN_CHECK_OK(
-      pack_inputs(launch, {{Slot::kQ, Slot::kK, Slot::kV}}, t.scale < 0, t.stream));
+  LONGSPAN_CHECK_OK(pack_inputs(launch, {{Slot::kQ, Slot::kK, Slot::kV}}, t.scale < 0, t.stream));
   float scale = scale_of(t.scale);
   launch.arguments[Slot::kScale] = &scale;
   LONGSPAN_CHECK_OK(launch.graph->execute(launch.arguments, workspace, t.stream));
@@ -165,18 +164,16 @@ Status CudnnPlan::prepare_backward(const BackwardTiles& t, const Launch& launch)
   }
   if (t.o.rows() > 0) return pack_inputs(launch, {{Slot::kO, Slot::kDout}}, false, t.stream);
   const bool in_place = launch.operands[Slot::kDout].in_place;
-  return make_backward_rows(
-      {.list = launch.list,
-       .dout = t.dout,
-       .delta = t.delta,
-       .packed_dout = in_place ? nullptr : launch.arguments[Slot::kDout],
-       .o = launch.arguments[Slot::kO]},
-      t.stream);
+  return make_backward_rows({.list = launch.list,
+                             .dout = t.dout,
+                             .delta = t.delta,
+                             .packed_dout = in_place ? nullptr : launch.arguments[Slot::kDout],
+                             .o = launch.arguments[Slot::kO]},
+                            t.stream);
 }
 
 Status CudnnPlan::attend(const BackwardTiles& t, Launch& launch, void* workspace) const {
-  LONGSPAN_CHECK_OK(
-      pack_inputs(launch, {{Slot::kQ, Slot::kK, Slot::kV}}, t.scale < 0, t.stream));
+  LONGSPAN_CHECK_OK(pack_inputs(launch, {{Slot::kQ, Slot::kK, Slot::kV}}, t.scale < 0, t.stream));
   LONGSPAN_CHECK_OK(prepare_backward(t, launch));
   float scale = scale_of(t.scale);
   launch.arguments[Slot::kScale] = &scale;

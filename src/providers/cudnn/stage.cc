@@ -203,10 +203,8 @@ Result<std::shared_ptr<const Staged>> CudnnPlan::stage(std::span<const PlacedTil
   result->blanks.entries = entries_at(blanks_begin);
   for (size_t i = 0; i < groups.size(); ++i) {
     LONGSPAN_CHECK_OK(fits_budget(problem_, *graphs[i], keys[i]));
-    StagedGroup staged{.group = groups[i],
-                       .key = keys[i],
-                       .graph = graphs[i],
-                       .list = list_of(groups[i].entries)};
+    StagedGroup staged{
+        .group = groups[i], .key = keys[i], .graph = graphs[i], .list = list_of(groups[i].entries)};
     staged.list.entries = entries_at(tables[i].entries);
     staged.lengths_q = reinterpret_cast<const int32_t*>(base + tables[i].lengths_q);
     staged.lengths_k = reinterpret_cast<const int32_t*>(base + tables[i].lengths_k);
