@@ -126,8 +126,8 @@ struct BackwardTiles {
   TensorView q, k, v;
   TensorView dout;        // [rows_q, heads_q, dim_v]
   TensorView lse;         // [rows_q, heads_q, 1], accumulator(dtype)
-  TensorView delta;       // as lse; absent where o is given instead
-  TensorView o;           // [rows_q, heads_q, dim_v] of dtype, or absent
+  TensorView delta;       // as lse; may be absent where results are whole and o is given
+  TensorView o;           // [rows_q, heads_q, dim_v] of dtype where the caller has it, else absent
   TensorView dq, dk, dv;  // accumulator(dtype)
   std::span<const PlacedTile> tiles;
   double scale = 1;

@@ -135,9 +135,9 @@ class StepCheck {
     LONGSPAN_CHECK_OK(argument(step_.lse, Quantity::kLse, sum, head));
     if (backward) {
       LONGSPAN_CHECK_OK(argument(step_.dout, Quantity::kDout, dtype, head));
-      if (step_.o != kNone) {
-        LONGSPAN_CHECK_OK(argument(step_.o, Quantity::kO, dtype, head));
-      } else {
+      const bool has_o = step_.o != kNone;
+      if (has_o) LONGSPAN_CHECK_OK(argument(step_.o, Quantity::kO, dtype, head));
+      if (step_.delta != kNone || !has_o || !schedule_.tiles.features.whole) {
         LONGSPAN_CHECK_OK(argument(step_.delta, Quantity::kDelta, sum, head));
       }
       LONGSPAN_CHECK_OK(argument(step_.dq, Quantity::kDq, result, head));

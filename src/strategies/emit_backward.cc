@@ -67,6 +67,7 @@ int64_t backward_in_place(Emission& e, const Operands& x) {
     buffers.o = o;
     return compute(e, buffers);
   }
+  if (!keeps_exact_o(e.setting)) buffers.o = o;
   buffers.delta = own_delta(e, o, x.dout);
   buffers.dq = accumulator_buffer(e, Quantity::kDq);
   buffers.dk = accumulator_buffer(e, Quantity::kDk);

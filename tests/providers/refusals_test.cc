@@ -53,6 +53,7 @@ TEST_P(EveryProvider, Declines) {
     change(problem);
     expect_decline(provider(), problem, cpu_, code, part);
   };
+  bad(DeclineCode::kWhole, "give f32 tensors", [](TileProblem& p) { p.features.whole = true; });
   bad(DeclineCode::kHeadDim, "dim 0", [](TileProblem& p) { p.dim_qk = 0; });
   bad(DeclineCode::kHeadDim, "dim 577", [](TileProblem& p) { p.dim_qk = 577; });
   bad(DeclineCode::kHeadDim, "dim_v 600", [](TileProblem& p) { p.dim_v = 600; });

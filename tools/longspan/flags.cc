@@ -79,6 +79,8 @@ CLI::App* add_run(CLI::App& app, Raw& raw) {
   run->add_option("--device", raw.arguments.device,
                   "cpu, or cuda:N: the GPU that computes; ranks that are threads share it, or take "
                   "one each from cuda:N on where there are as many (default cpu)");
+  run->add_option("--cudnn", raw.arguments.cudnn,
+                  "file or directory of cuDNN (default: where the loader finds libcudnn.so.9)");
   run->add_option("--check", raw.arguments.check,
                   "fp64: every element against float64 attention; none (default fp64)");
   run->add_option(
@@ -101,7 +103,7 @@ constexpr std::pair<const char*, const char*> kValueNames[] = {
     {"--check", "NAME"},       {"--fail-rank", "RANK"},
     {"--direction", "NAME"},   {"--rank", "RANK"},
     {"--plot", "FILE"},        {"--format", "NAME"},
-    {"--device", "NAME"},
+    {"--device", "NAME"},      {"--cudnn", "PATH"},
 };
 
 void name_values(CLI::App& app) {
