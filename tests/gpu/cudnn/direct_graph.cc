@@ -1,11 +1,9 @@
 #include "gpu/cudnn/direct_graph.h"
 
+#include <cudnn_frontend.h>
+
 #include <cmath>
 #include <stdexcept>
-
-#pragma GCC visibility push(hidden)
-#include <cudnn_frontend.h>
-#pragma GCC visibility pop
 
 namespace longspan::testing {
 namespace {
@@ -13,14 +11,15 @@ namespace {
 namespace fe = cudnn_frontend;
 using fe::graph::Tensor_attributes;
 
-void must(const fe::error_t& error) {
+void must(fe::error_t error) {
   if (!error.is_good()) throw std::runtime_error(error.get_message());
 }
 
 class Sdpa final : public DirectGraph {
  public:
   Sdpa(const DirectShape& shape, double scale) : shape_(shape), scale_(static_cast<float>(scale)) {
-    if (fe::create_handle(&handle_) != CUDNN_STATUS_SUCCESS) throw std::runtime_error("no handle");
+    if (fe::detail::create_handle(&handle_) != CUDNN_STATUS_SUCCESS)
+      throw std::runtime_error("no handle");
     graph_.set_io_data_type(fe::DataType_t::BFLOAT16)
         .set_intermediate_data_type(fe::DataType_t::FLOAT)
         .set_compute_data_type(fe::DataType_t::FLOAT);
