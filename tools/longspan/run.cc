@@ -8,6 +8,7 @@
 
 #include "commands.h"
 #include "group.h"
+#include "longspan/libraries.h"
 #include "options.h"
 #include "output_file.h"
 #include "result_file.h"
