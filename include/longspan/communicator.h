@@ -81,6 +81,10 @@ class Communicator {
   /// As wait, but returns once `stream` goes on only after the transfers; the host may wait for a
   /// peer to queue its side, never for the device.
   virtual Status wait_on(Request request, Stream stream, std::chrono::milliseconds deadline);
+  /// A failure that was found while no call waited: a peer that died, gave up or did not come in
+  /// time while the device worked on transfers. start_on and wait_on return it too. Cheap; may be
+  /// asked from any thread.
+  virtual Status health() const { return {}; }
 
   /// Collective: ranks with the same colour form a communicator, ordered by (key, rank).
   virtual Result<std::shared_ptr<Communicator>> split(int color, int key) = 0;
