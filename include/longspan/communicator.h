@@ -1,6 +1,7 @@
 // How bytes move between ranks. A communicator never sees a mask or a schedule.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -104,6 +105,57 @@ struct Device;
 /// without CUDA.
 Result<std::vector<std::shared_ptr<Communicator>>> make_peer_communicators(
     const Topology& topology, std::span<const Device> devices);
+
+struct NcclSettings {
+  /// Path of libnccl.so.2, 2.28 or newer; empty: the one that the process has mapped already, else
+  /// the loader's.
+  std::string library;
+  std::chrono::milliseconds deadline{60000};  // for all ranks to come
+};
+
+/// Which NCCL is used: "NCCL 2.28.9 (/usr/lib/libnccl.so.2.28.9)". unsupported says what was tried.
+Result<std::string> nccl_description(const NcclSettings& settings = {});
+
+/// Ranks on GPUs of their own, on one host or many; NCCL, which is opened at run time, moves what
+/// they exchange. NCCL matches messages of two ranks by their order alone: start_on is called in
+/// the order that check() proves for schedules. NVLink multicast must be off
+/// (NCCL_NVLS_ENABLE=0 in the environment). A lost peer is noticed at the deadline of wait_on and
+/// reported by health().
+///
+/// Collective over `host`, whose ranks and topology these are. It carries the library's own words
+/// from then on and belongs to the new communicator. invalid_argument on all ranks when two of them
+/// have one GPU; unsupported says what was tried to find NCCL.
+Result<std::shared_ptr<Communicator>> make_nccl_communicator(std::shared_ptr<Communicator> host,
+                                                             const Device& device,
+                                                             const NcclSettings& settings = {});
+
+/// What ranks of one group share and rank 0 makes.
+using NcclId = std::array<std::byte, 128>;
+Result<NcclId> make_nccl_id(const NcclSettings& settings = {});
+
+/// Where a rank stands that has no host communicator.
+struct NcclMember {
+  int rank = 0;
+  Topology topology;
+  NcclSettings settings;
+};
+
+/// Collective. The caller has brought rank 0's id to all ranks. That two ranks have one GPU is
+/// NCCL's own error here.
+Result<std::shared_ptr<Communicator>> make_nccl_communicator(const NcclId& id,
+                                                             const NcclMember& member,
+                                                             const Device& device);
+/// Collective. Ranks meet by files PATH.0, PATH.1, ... of a file system that all see, and remove
+/// them once all are there. invalid_argument when files of another run are in the way.
+Result<std::shared_ptr<Communicator>> make_nccl_communicator(const std::string& path,
+                                                             const NcclMember& member,
+                                                             const Device& device);
+
+/// Ranks of one node (of `topology`) over `inner`, all others over `outer`. inner has the ranks of
+/// this rank's node in their order, outer has all; both belong to the new communicator. Both move
+/// device memory, or both the host's. invalid_argument when ranks or sizes do not fit.
+Result<std::shared_ptr<Communicator>> make_composite_communicator(
+    std::shared_ptr<Communicator> inner, std::shared_ptr<Communicator> outer, Topology topology);
 
 /// The process's rank of MPI_COMM_WORLD. Initialises MPI when the program has not; then also
 /// finalises it with the last communicator, unless a peer was lost. `nodes` 0: by host name.
