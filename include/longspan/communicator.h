@@ -100,10 +100,17 @@ std::vector<std::shared_ptr<Communicator>> make_threads_communicators(const Topo
 struct Device;
 
 /// Ranks as threads of this process on CUDA devices, one device for each rank (they may repeat:
-/// ranks share a GPU). Receivers pull with copy engines in stream order. unsupported when built
-/// without CUDA.
+/// ranks share a GPU). Receivers pull with copy engines in stream order, also in captured graphs.
+/// unsupported when built without CUDA.
 Result<std::vector<std::shared_ptr<Communicator>>> make_peer_communicators(
     const Topology& topology, std::span<const Device> devices);
+
+/// Collective over `host`, a communicator of host memory (mpi, threads, callback) whose ranks are
+/// processes or threads of one host; each brings its CUDA device. `host` goes on to carry what the
+/// ranks agree on at cold calls. Sent memory of other processes must come from
+/// Communicator::allocate or cudaMalloc. unsupported, naming ranks, when they are on several hosts.
+Result<std::shared_ptr<Communicator>> make_peer_communicator(std::shared_ptr<Communicator> host,
+                                                             const Device& device);
 
 /// The process's rank of MPI_COMM_WORLD. Initialises MPI when the program has not; then also
 /// finalises it with the last communicator, unless a peer was lost. `nodes` 0: by host name.
