@@ -51,6 +51,7 @@ THIRD_PARTY = {
     "hwy/": ["src/providers/cpu", "tests/providers"],
     "libxsmm": ["src/providers/cpu"],
     "cuda.h": ["src/cuda"],
+    "nccl.h": ["src/comm/nccl"],
     "cuda_": ["src/cuda", "src/providers/cuda", "src/providers/cudnn", "tests/gpu"],
     "cudnn_frontend": ["src/providers/cudnn"],
     "CLI/": ["tools/longspan"],

@@ -19,7 +19,7 @@ constexpr const char* kWhere = "composite";
 
 std::chrono::milliseconds time_until(std::chrono::steady_clock::time_point end) {
   const auto left =
-      std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+      std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
   return std::max(left, std::chrono::milliseconds::zero());
 }
 

@@ -17,26 +17,23 @@ constexpr const char* kWhere = "nccl";
 
 }  // namespace
 
-NcclCommunicator::NcclCommunicator(std::unique_ptr<NcclHandle> handle,
-                                   std::shared_ptr<Communicator> host, Topology topology, int rank,
-                                   int ordinal, cuda::OwnedStream lane)
-    : handle_(std::move(handle)),
+NcclCommunicator::NcclCommunicator(Gear gear, std::shared_ptr<Communicator> host, Seat seat)
+    : gear_(std::move(gear)),
       host_(std::move(host)),
-      topology_(std::move(topology)),
-      rank_(rank),
-      ordinal_(ordinal),
-      lane_(std::move(lane)),
-      watch_({.lost = [this] { return handle_->lost(); },
-              .release = [this](const Error&) { handle_->abort(); }}) {}
+      seat_(std::move(seat)),
+      watch_({.lost = [this] { return lost(); },
+              .release = [this](const Error&) { gear_.handle->end(); }}) {}
 
 Result<std::shared_ptr<Communicator>> NcclCommunicator::make(std::unique_ptr<NcclHandle> handle,
                                                              std::shared_ptr<Communicator> host,
-                                                             Topology topology, int rank,
-                                                             int ordinal) {
+                                                             Seat seat) {
+  const int ordinal = seat.ordinal;
   const cuda::DeviceScope scope(ordinal);
+  LONGSPAN_TRY(auto replays, NcclReplays::make());
   LONGSPAN_TRY(cuda::OwnedStream lane, cuda::OwnedStream::make());
-  std::shared_ptr<NcclCommunicator> made(new NcclCommunicator(
-      std::move(handle), std::move(host), std::move(topology), rank, ordinal, std::move(lane)));
+  Gear gear{std::move(handle), std::move(replays), std::move(lane)};
+  std::shared_ptr<NcclCommunicator> made(
+      new NcclCommunicator(std::move(gear), std::move(host), std::move(seat)));
   if (made->host_ == nullptr) {
     LONGSPAN_TRY(made->host_, Staging::make(*made, ordinal));
     made->staged_ = true;
@@ -45,27 +42,32 @@ Result<std::shared_ptr<Communicator>> NcclCommunicator::make(std::unique_ptr<Ncc
 }
 
 NcclCommunicator::~NcclCommunicator() {
-  const cuda::DeviceScope scope(ordinal_);
+  const cuda::DeviceScope scope(seat_.ordinal);
   // Nobody watches transfers that were never waited for, so a lost peer would hold the lane.
   const bool given_up = std::any_of(flights_.begin(), flights_.end(),
                                     [](const NcclFlight& flight) { return !flight.waited(); });
-  if (given_up) handle_->abort();
-  (void)cuda::synchronize(lane_.get()).ok();  // the watch ends what waits for a lost peer
+  if (given_up) gear_.handle->end();
+  (void)cuda::synchronize(gear_.lane.get()).ok();  // the watch ends what waits for a lost peer
   for (const NcclFlight& flight : flights_) watch_.remove(flight);
   host_.reset();
   allocations_.clear();
 }
 
 Result<void*> NcclCommunicator::allocate(size_t bytes) {
-  const cuda::DeviceScope scope(ordinal_);
+  const cuda::DeviceScope scope(seat_.ordinal);
   LONGSPAN_TRY(cuda::Memory memory, cuda::Memory::make(std::max<size_t>(bytes, 1)));
   allocations_.push_back(std::move(memory));
   return allocations_.back().data();
 }
 
 void NcclCommunicator::release(void* data) {
-  const cuda::DeviceScope scope(ordinal_);
+  const cuda::DeviceScope scope(seat_.ordinal);
   std::erase_if(allocations_, [data](const cuda::Memory& m) { return m.data() == data; });
+}
+
+std::optional<Error> NcclCommunicator::lost() {
+  if (auto error = gear_.handle->lost()) return error;
+  return gear_.replays->late(Watch::Clock::now());
 }
 
 Result<NcclFlight*> NcclCommunicator::take_flight() {
@@ -92,13 +94,16 @@ std::span<const Transfer> NcclCommunicator::sorted(std::span<const Transfer> tra
 Result<Request> NcclCommunicator::start_on(std::span<const Transfer> transfers, Stream stream) {
   LONGSPAN_CHECK_OK(health());
   LONGSPAN_CHECK_OK(check_transfers(transfers, size(), kWhere));
-  const cuda::DeviceScope scope(ordinal_);
+  const cuda::DeviceScope scope(seat_.ordinal);
   LONGSPAN_TRY(const bool captured, cuda::capturing(stream));
   LONGSPAN_TRY(NcclFlight * flight, take_flight());
   flight->take(requests_++, transfers, captured);
-  LONGSPAN_CHECK_OK(flight->enter(stream, lane_.get()));
-  LONGSPAN_CHECK_OK(handle_->post(sorted(transfers), lane_.get()));
-  LONGSPAN_CHECK_OK(flight->leave(lane_.get()));
+  const Stream lane = gear_.lane.get();
+  LONGSPAN_CHECK_OK(flight->enter(stream, lane));
+  if (captured) LONGSPAN_CHECK_OK(gear_.replays->begin(lane));
+  LONGSPAN_CHECK_OK(gear_.handle->post(sorted(transfers), lane));
+  if (captured) LONGSPAN_CHECK_OK(gear_.replays->end(lane));
+  LONGSPAN_CHECK_OK(flight->leave(lane));
   return Request{flight->request()};
 }
 
@@ -109,9 +114,13 @@ Status NcclCommunicator::wait_on(Request request, Stream stream,
   });
   if (found == flights_.end()) return unknown_request(request, kWhere);
   found->set_waited();
-  const cuda::DeviceScope scope(ordinal_);
+  const cuda::DeviceScope scope(seat_.ordinal);
   LONGSPAN_CHECK_OK(found->hold(stream));
-  if (!found->captured()) watch_.add(*found, deadline);
+  if (found->captured()) {
+    gear_.replays->set_deadline(deadline);
+  } else {
+    watch_.add(*found, deadline);
+  }
   return health();
 }
 
@@ -121,12 +130,12 @@ Result<std::shared_ptr<Communicator>> NcclCommunicator::split(int color, int key
   if (!staged_) {
     LONGSPAN_TRY(part, host_->split(color, key));
   }
-  return join_part(handle_->api(), *host_, group, std::move(part), ordinal_);
+  return join_part(gear_.handle->api(), *host_, group, std::move(part), seat_.ordinal);
 }
 
 void NcclCommunicator::abandon(const Error& reason) {
   watch_.fail(reason);
-  handle_->abort();
+  gear_.handle->end();
   host_->abandon(reason);
 }
 

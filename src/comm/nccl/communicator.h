@@ -8,6 +8,7 @@
 
 #include "comm/nccl/flight.h"
 #include "comm/nccl/handle.h"
+#include "comm/nccl/replays.h"
 #include "comm/watch.h"
 #include "longspan/communicator.h"
 
@@ -17,18 +18,23 @@ namespace longspan::comm {
 /// lane, one start_on after the other. So callers post in the order that check_in_order proves.
 class NcclCommunicator final : public Communicator {
  public:
+  struct Seat {
+    Topology topology;
+    int rank = 0;
+    int ordinal = 0;  // of the CUDA device
+  };
+
   /// `host` carries the library's own words. Null: they go over the device.
   static Result<std::shared_ptr<Communicator>> make(std::unique_ptr<NcclHandle> handle,
-                                                    std::shared_ptr<Communicator> host,
-                                                    Topology topology, int rank, int ordinal);
+                                                    std::shared_ptr<Communicator> host, Seat seat);
   ~NcclCommunicator() override;
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
 
   std::string_view name() const override { return "nccl"; }
-  int rank() const override { return rank_; }
-  int size() const override { return topology_.ranks(); }
-  const Topology& topology() const override { return topology_; }
+  int rank() const override { return seat_.rank; }
+  int size() const override { return seat_.topology.ranks(); }
+  const Topology& topology() const override { return seat_.topology; }
 
   Result<void*> allocate(size_t bytes) override;
   void release(void* data) override;
@@ -50,21 +56,26 @@ class NcclCommunicator final : public Communicator {
   void abandon(const Error& reason) override;
 
  private:
-  NcclCommunicator(std::unique_ptr<NcclHandle> handle, std::shared_ptr<Communicator> host,
-                   Topology topology, int rank, int ordinal, cuda::OwnedStream lane);
+  /// What the device needs.
+  struct Gear {
+    std::unique_ptr<NcclHandle> handle;
+    std::unique_ptr<NcclReplays> replays;
+    cuda::OwnedStream lane;
+  };
 
+  NcclCommunicator(Gear gear, std::shared_ptr<Communicator> host, Seat seat);
+
+  /// What is known to be lost without a wait that is late.
+  std::optional<Error> lost();
   /// The oldest flight when the device is done with it, else a new one; now the youngest.
   Result<NcclFlight*> take_flight();
   /// In order of (peer, tag, place).
   std::span<const Transfer> sorted(std::span<const Transfer> transfers);
 
-  std::unique_ptr<NcclHandle> handle_;
+  Gear gear_;
   std::shared_ptr<Communicator> host_;
   bool staged_ = false;  // host_ goes over this communicator
-  Topology topology_;
-  int rank_;
-  int ordinal_;
-  cuda::OwnedStream lane_;
+  Seat seat_;
   std::list<NcclFlight> flights_;  // a list: the watch looks at them, so they stay where they are
   int64_t requests_ = 0;
   std::vector<size_t> order_;

@@ -53,11 +53,11 @@ Result<ncclComm_t> join_and_connect(const NcclApi& api, const NcclHandle::Place&
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 1;
   ncclComm_t communicator = nullptr;
-  LONGSPAN_CHECK_OK(api.check(api.init(&communicator, place.ranks, id, place.rank, &config),
+  LONGSPAN_CHECK_OK(api.check(api.comm_init(&communicator, place.ranks, id, place.rank, &config),
                               "ncclCommInitRankConfig"));
   const Status connected = connect(api, communicator, place);
   if (connected.ok()) return communicator;
-  api.abort(communicator);
+  api.comm_abort(communicator);
   return connected.error();
 }
 
@@ -94,7 +94,7 @@ Result<std::unique_ptr<NcclHandle>> NcclHandle::join(std::shared_ptr<const NcclA
 }
 
 NcclHandle::~NcclHandle() {
-  if (communicator_ != nullptr) api_->destroy(communicator_);
+  if (communicator_ != nullptr) api_->comm_destroy(communicator_);
 }
 
 Status NcclHandle::post(std::span<const Transfer> transfers, Stream stream) {
@@ -109,7 +109,7 @@ std::optional<Error> NcclHandle::lost() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock() || communicator_ == nullptr) return std::nullopt;
   ncclResult_t state = ncclSuccess;
-  ncclResult_t asked = api_->async_error(communicator_, &state);
+  ncclResult_t asked = api_->comm_async_error(communicator_, &state);
   if (asked == ncclSuccess) asked = state == ncclInProgress ? ncclSuccess : state;
   if (asked == ncclSuccess) return std::nullopt;
   return Error{ErrorCode::kPeerLost,
@@ -118,10 +118,10 @@ std::optional<Error> NcclHandle::lost() {
                "nccl"};
 }
 
-void NcclHandle::abort() {
+void NcclHandle::end() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock() || communicator_ == nullptr) return;
-  api_->abort(communicator_);
+  api_->comm_abort(communicator_);
   communicator_ = nullptr;
 }
 

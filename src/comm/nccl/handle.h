@@ -20,7 +20,7 @@ using NcclIdWords = std::array<uint64_t, NCCL_UNIQUE_ID_BYTES / sizeof(uint64_t)
 
 Result<NcclIdWords> make_nccl_id_words(const NcclApi& api);
 
-/// post() and the destructor belong to the rank's thread; lost() and abort() to any.
+/// post() and the destructor belong to the rank's thread; lost() and end() to any.
 class NcclHandle {
  public:
   struct Place {
@@ -49,7 +49,7 @@ class NcclHandle {
   std::optional<Error> lost();
   /// Ends what the device waits for; post() fails from now on. May have to be called again while
   /// another thread posts.
-  void abort();
+  void end();
 
  private:
   NcclHandle(std::shared_ptr<const NcclApi> api, ncclComm_t communicator)

@@ -13,6 +13,7 @@ namespace {
 
 constexpr const char* kName = "libnccl.so.2";
 constexpr int kLowest = NCCL_VERSION(2, 28, 0);
+static_assert(NCCL_VERSION_CODE >= kLowest, "set LONGSPAN_NCCL_INCLUDE to 2.28 or newer");
 constexpr int kBeyond = NCCL_VERSION(3, 0, 0);
 
 Error unsupported(std::string message) {
@@ -30,10 +31,10 @@ Status load_all(const SharedLibrary& library, NcclApi& api) {
   LONGSPAN_CHECK_OK(load(library, "ncclGetErrorString", api.error_string));
   LONGSPAN_CHECK_OK(load(library, "ncclGetLastError", api.last_error));
   LONGSPAN_CHECK_OK(load(library, "ncclGetUniqueId", api.unique_id));
-  LONGSPAN_CHECK_OK(load(library, "ncclCommInitRankConfig", api.init));
-  LONGSPAN_CHECK_OK(load(library, "ncclCommDestroy", api.destroy));
-  LONGSPAN_CHECK_OK(load(library, "ncclCommAbort", api.abort));
-  LONGSPAN_CHECK_OK(load(library, "ncclCommGetAsyncError", api.async_error));
+  LONGSPAN_CHECK_OK(load(library, "ncclCommInitRankConfig", api.comm_init));
+  LONGSPAN_CHECK_OK(load(library, "ncclCommDestroy", api.comm_destroy));
+  LONGSPAN_CHECK_OK(load(library, "ncclCommAbort", api.comm_abort));
+  LONGSPAN_CHECK_OK(load(library, "ncclCommGetAsyncError", api.comm_async_error));
   LONGSPAN_CHECK_OK(load(library, "ncclGroupStart", api.group_start));
   LONGSPAN_CHECK_OK(load(library, "ncclGroupEnd", api.group_end));
   LONGSPAN_CHECK_OK(load(library, "ncclSend", api.send));

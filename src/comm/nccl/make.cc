@@ -65,7 +65,9 @@ Result<std::shared_ptr<Communicator>> join_member(std::shared_ptr<const NcclApi>
           std::move(api),
           {.id = id, .rank = member.rank, .ranks = member.topology.ranks(), .ordinal = ordinal},
           member.settings.deadline));
-  return NcclCommunicator::make(std::move(handle), nullptr, member.topology, member.rank, ordinal);
+  return NcclCommunicator::make(
+      std::move(handle), nullptr,
+      {.topology = member.topology, .rank = member.rank, .ordinal = ordinal});
 }
 
 }  // namespace
@@ -83,8 +85,8 @@ Result<std::shared_ptr<Communicator>> join_part(std::shared_ptr<const NcclApi> a
   std::copy_n(all.begin() + static_cast<ptrdiff_t>(leader * mine.size()), mine.size(),
               place.id.begin());
   LONGSPAN_TRY(auto handle, NcclHandle::join(std::move(api), place, kSplitDeadline));
-  return NcclCommunicator::make(std::move(handle), std::move(host), part.topology, part.rank,
-                                ordinal);
+  return NcclCommunicator::make(std::move(handle), std::move(host),
+                                {.topology = part.topology, .rank = part.rank, .ordinal = ordinal});
 }
 
 }  // namespace comm
@@ -117,8 +119,9 @@ Result<std::shared_ptr<Communicator>> make_nccl_communicator(std::shared_ptr<Com
           local.api,
           {.id = id, .rank = host->rank(), .ranks = host->size(), .ordinal = device.ordinal},
           settings.deadline));
-  return comm::NcclCommunicator::make(std::move(handle), host, host->topology(), host->rank(),
-                                      device.ordinal);
+  return comm::NcclCommunicator::make(
+      std::move(handle), host,
+      {.topology = host->topology(), .rank = host->rank(), .ordinal = device.ordinal});
 }
 
 Result<std::shared_ptr<Communicator>> make_nccl_communicator(const NcclId& id,
