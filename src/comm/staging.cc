@@ -3,6 +3,7 @@
 #include <thread>
 #include <utility>
 
+#include "comm/check_transfers.h"
 #include "comm/deadline.h"
 #include "comm/errors.h"
 
@@ -23,6 +24,7 @@ Result<std::shared_ptr<Communicator>> Staging::make(Communicator& device, int or
 }
 
 Result<Request> Staging::start(std::span<const Transfer> transfers) {
+  LONGSPAN_CHECK_OK(check_transfers(transfers, size(), kWhere));
   const cuda::DeviceScope scope(ordinal_);
   size_t bytes = 0;
   for (const Transfer& transfer : transfers) bytes += transfer.bytes;

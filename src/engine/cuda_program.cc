@@ -68,10 +68,13 @@ Result<Tables> tables_of(const Schedule& schedule, const Step& step) {
 
 class CudaProgram final : public RowProgram {
  public:
-  explicit CudaProgram(std::vector<Tables> steps) : steps_(std::move(steps)) {}
+  CudaProgram(std::vector<Tables> steps, int ordinal)
+      : steps_(std::move(steps)), ordinal_(ordinal) {}
 
   Status run(const Schedule& schedule, StepId id, std::span<const TensorView> views,
              const Sides& sides, Stream stream) const override {
+    // NOTE: the null stream is that of the current device.
+    const cuda::DeviceScope scope(ordinal_);
     const Step& step = schedule.steps[static_cast<size_t>(id)];
     const Tables& tables = steps_[static_cast<size_t>(id)];
     const auto rows = [&](RowOp op, const TensorView& third = {}, int64_t head = 0) {
@@ -95,11 +98,13 @@ class CudaProgram final : public RowProgram {
   }
 
   Status clear(const TensorView& view, Stream stream) const override {
+    const cuda::DeviceScope scope(ordinal_);
     return cuda::clear(view, stream);
   }
 
  private:
   std::vector<Tables> steps_;
+  int ordinal_;
 };
 
 }  // namespace
@@ -112,7 +117,8 @@ Result<std::shared_ptr<const RowProgram>> make_cuda_program(const Schedule& sche
     LONGSPAN_TRY(Tables tables, tables_of(schedule, step));
     steps.push_back(std::move(tables));
   }
-  return std::shared_ptr<const RowProgram>(std::make_shared<CudaProgram>(std::move(steps)));
+  return std::shared_ptr<const RowProgram>(
+      std::make_shared<CudaProgram>(std::move(steps), device.ordinal));
 }
 
 }  // namespace longspan
