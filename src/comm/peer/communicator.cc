@@ -110,7 +110,7 @@ Result<Request> PeerCommunicator::start_on(std::span<const Transfer> transfers, 
     flight->sends.push_back({.transfer = transfer, .slot = slot, .data = data});
   }
   if (!captured) LONGSPAN_CHECK_OK(follow_last(stream));
-  if (!flight->receives.empty()) LONGSPAN_CHECK_OK(flight->entry.record(stream));
+  LONGSPAN_CHECK_OK(flight->entry.record(stream));
   LONGSPAN_CHECK_OK(post_sends(*flight, stream));
   LONGSPAN_CHECK_OK(progress());
   return Request{static_cast<int64_t>(index)};

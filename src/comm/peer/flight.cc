@@ -14,10 +14,8 @@ Result<std::unique_ptr<Flight>> Flight::make() {
   const cuda::CaptureIsNoHindrance relaxed;
   LONGSPAN_TRY(cuda::Event entry, cuda::Event::make());
   LONGSPAN_TRY(cuda::Event copied, cuda::Event::make());
-  LONGSPAN_TRY(cuda::Event before, cuda::Event::make());
   LONGSPAN_TRY(cuda::Event after, cuda::Event::make());
-  return std::unique_ptr<Flight>(
-      new Flight(std::move(entry), std::move(copied), std::move(before), std::move(after)));
+  return std::unique_ptr<Flight>(new Flight(std::move(entry), std::move(copied), std::move(after)));
 }
 
 Error Flight::late(std::chrono::milliseconds deadline) const {

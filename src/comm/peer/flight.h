@@ -26,7 +26,7 @@ class Flight final : public Watched {
 
   static Result<std::unique_ptr<Flight>> make();
 
-  bool begun() const override { return before.reached(); }
+  bool begun() const override { return entry.reached(); }
   bool ended() const override { return after.reached(); }
   Error late(std::chrono::milliseconds deadline) const override;
 
@@ -36,7 +36,6 @@ class Flight final : public Watched {
 
   cuda::Event entry;   // where the stream was at the start
   cuda::Event copied;  // where the lane has made all copies
-  cuda::Event before;  // where the stream begins to wait
   cuda::Event after;   // where it has waited
   std::vector<Send> sends;
   std::vector<Receive> receives;
@@ -45,8 +44,8 @@ class Flight final : public Watched {
   bool captured = false;
 
  private:
-  Flight(cuda::Event e, cuda::Event c, cuda::Event b, cuda::Event a)
-      : entry(std::move(e)), copied(std::move(c)), before(std::move(b)), after(std::move(a)) {}
+  Flight(cuda::Event e, cuda::Event c, cuda::Event a)
+      : entry(std::move(e)), copied(std::move(c)), after(std::move(a)) {}
 };
 
 }  // namespace longspan::comm

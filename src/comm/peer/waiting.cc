@@ -103,7 +103,6 @@ Status PeerCommunicator::wait_on(Request request, Stream stream,
     return {};
   }
   LONGSPAN_CHECK_OK(follow_last(stream));
-  LONGSPAN_CHECK_OK(flight.before.record(stream));
   LONGSPAN_CHECK_OK(queue_waits(flight, stream));
   LONGSPAN_CHECK_OK(flight.after.record(stream));
   for (const Flight::Send& send : flight.sends) mailbox_.give_back(send.transfer.peer, send.slot);
