@@ -68,7 +68,7 @@ run() {  # name, command...
 }
 
 shopt -s nullglob
-programs=(build/gpu/tests/gpu/*_test)
+programs=(build/gpu/tests/gpu/*_test build/gpu/tests/gpu/peer/*_test)
 [ ${#programs[@]} -gt 0 ] || { echo "gpu_test.sh: build/gpu has no GPU tests" >&2; exit 1; }
 export NCCL_NVLS_ENABLE=0  # what the nccl communicator asks of its process
 two_gpus=(build/gpu/tests/gpu/nccl/*_test)

@@ -101,14 +101,14 @@ std::vector<std::shared_ptr<Communicator>> make_threads_communicators(const Topo
 struct Device;
 
 /// Ranks as threads of this process on CUDA devices, one device for each rank (they may repeat:
-/// ranks share a GPU). Receivers pull with copy engines in stream order, also in captured graphs.
+/// ranks share a GPU). Senders push with copy engines in stream order, also in captured graphs.
 /// unsupported when built without CUDA.
 Result<std::vector<std::shared_ptr<Communicator>>> make_peer_communicators(
     const Topology& topology, std::span<const Device> devices);
 
 /// Collective over `host`, a communicator of host memory (mpi, threads, callback) whose ranks are
 /// processes or threads of one host; each brings its CUDA device. `host` goes on to carry what the
-/// ranks agree on at cold calls. Sent memory of other processes must come from
+/// ranks agree on at cold calls. Memory that receives from another process must come from
 /// Communicator::allocate or cudaMalloc. unsupported, naming ranks, when they are on several hosts.
 Result<std::shared_ptr<Communicator>> make_peer_communicator(std::shared_ptr<Communicator> host,
                                                              const Device& device);

@@ -44,70 +44,70 @@ class Mailboxes : public ::testing::Test {
   std::array<std::unique_ptr<Region>, 2> regions_;
 };
 
-TEST_F(Mailboxes, MessagesOfATagMatchInOrderOfPosting) {
-  Mailbox sender(*regions_[0], 0);
-  Mailbox receiver(*regions_[1], 1);
-  EXPECT_LT(receiver.find(0, 7).slot, 0);
-  const int first = post(sender, 1, 7, 10);
-  const int other = post(sender, 1, 8, 20);
-  const int second = post(sender, 1, 7, 30);
-  EXPECT_EQ(receiver.find(0, 8).slot, other);
-  EXPECT_EQ(receiver.find(0, 7).slot, first);
-  EXPECT_EQ(receiver.find(0, 7).letter.bytes, 10u);
-  EXPECT_EQ(sender.state(1, first), Mail::kPosted);
-  receiver.take(0, first);
-  EXPECT_EQ(sender.state(1, first), Mail::kTaken);
-  EXPECT_EQ(receiver.find(0, 7).slot, second);
-  receiver.refuse(0, second, 31);
-  EXPECT_EQ(sender.state(1, second), Mail::kRefused);
-  EXPECT_EQ(sender.expected(1, second), 31u);
-  EXPECT_LT(receiver.find(0, 7).slot, 0);
+TEST_F(Mailboxes, OffersOfATagAreFoundInOrderOfPosting) {
+  Mailbox owner(*regions_[0], 0);
+  Mailbox sender(*regions_[1], 1);
+  EXPECT_LT(sender.find(0, 7).slot, 0);
+  const int first = post(owner, 1, 7, 10);
+  const int other = post(owner, 1, 8, 20);
+  const int second = post(owner, 1, 7, 30);
+  EXPECT_EQ(sender.find(0, 8).slot, other);
+  EXPECT_EQ(sender.find(0, 7).slot, first);
+  EXPECT_EQ(sender.find(0, 7).letter.bytes, 10u);
+  EXPECT_EQ(owner.state(1, first), Mail::kPosted);
+  sender.take(0, first);
+  EXPECT_EQ(owner.state(1, first), Mail::kTaken);
+  EXPECT_EQ(sender.find(0, 7).slot, second);
+  sender.refuse(0, second, 31);
+  EXPECT_EQ(owner.state(1, second), Mail::kRefused);
+  EXPECT_EQ(owner.sent(1, second), 31u);
+  EXPECT_LT(sender.find(0, 7).slot, 0);
 }
 
 TEST_F(Mailboxes, SlotsAreReusedAndRunOutWithARemedy) {
-  Mailbox sender(*regions_[0], 0);
-  Mailbox receiver(*regions_[1], 1);
+  Mailbox owner(*regions_[0], 0);
+  Mailbox sender(*regions_[1], 1);
   for (int round = 0; round < 3 * kSlots; ++round) {
-    const int slot = post(sender, 1, 1, static_cast<uint64_t>(round));
-    const auto arrival = receiver.find(0, 1);
-    ASSERT_EQ(arrival.slot, slot);
-    ASSERT_EQ(arrival.letter.bytes, static_cast<uint64_t>(round));
-    receiver.take(0, slot);
-    sender.give_back(1, slot);
+    const int slot = post(owner, 1, 1, static_cast<uint64_t>(round));
+    const auto offer = sender.find(0, 1);
+    ASSERT_EQ(offer.slot, slot);
+    ASSERT_EQ(offer.letter.bytes, static_cast<uint64_t>(round));
+    sender.take(0, slot);
+    owner.give_back(1, slot);
   }
-  for (int slot = 0; slot < kSlots; ++slot) ASSERT_TRUE(sender.take_slot(1).ok());
-  const auto none = sender.take_slot(1);
+  for (int slot = 0; slot < kSlots; ++slot) ASSERT_TRUE(owner.take_slot(1).ok());
+  const auto none = owner.take_slot(1);
   ASSERT_FALSE(none.ok());
   EXPECT_EQ(none.error().code, ErrorCode::kOutOfMemory);
   EXPECT_THAT(none.error().message, HasSubstr("capture less often"));
 }
 
-TEST_F(Mailboxes, ThreadsPassMessagesInOrder) {
-  constexpr uint64_t kMessages = 20000;
-  std::thread receiving([this] {
-    Mailbox receiver(*regions_[1], 1);
-    for (uint64_t i = 0; i < kMessages; ++i) {
-      Mailbox::Arrival arrival = receiver.find(0, 1);
-      while (arrival.slot < 0) {
+TEST_F(Mailboxes, ThreadsPassOffersInOrder) {
+  constexpr uint64_t kOffers = 20000;
+  std::thread sending([this] {
+    Mailbox sender(*regions_[1], 1);
+    for (uint64_t i = 0; i < kOffers; ++i) {
+      Mailbox::Offer offer = sender.find(0, 1);
+      while (offer.slot < 0) {
         std::this_thread::yield();
-        arrival = receiver.find(0, 1);
+        offer = sender.find(0, 1);
       }
-      ASSERT_EQ(arrival.letter.bytes, i);
-      receiver.take(0, arrival.slot);
+      ASSERT_EQ(offer.letter.bytes, i);
+      sender.take(0, offer.slot);
     }
   });
-  Mailbox sender(*regions_[0], 0);
+  Mailbox owner(*regions_[0], 0);
   std::vector<int> flying;
-  for (uint64_t i = 0; i < kMessages; ++i) {
-    flying.push_back(post(sender, 1, 1, i));
+  for (uint64_t i = 0; i < kOffers; ++i) {
+    flying.push_back(post(owner, 1, 1, i));
     if (flying.size() < 16) continue;
     for (const int slot : flying) {
-      while (sender.state(1, slot) != Mail::kTaken) std::this_thread::yield();
-      sender.give_back(1, slot);
+      while (owner.state(1, slot) != Mail::kTaken) std::this_thread::yield();
+      owner.give_back(1, slot);
     }
     flying.clear();
   }
-  receiving.join();
+  sending.join();
 }
 
 TEST_F(Mailboxes, TheFirstReasonForLeavingCounts) {

@@ -1,5 +1,7 @@
 #include "comm/peer/communicator.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -101,82 +103,86 @@ Result<Request> PeerCommunicator::start_on(std::span<const Transfer> transfers, 
   flight->captured = captured;
   flight->open = true;
   for (const Transfer& transfer : transfers) {
-    if (transfer.kind == TransferKind::kRecv) {
-      flight->receives.push_back({.transfer = transfer});
+    if (transfer.kind == TransferKind::kSend) {
+      flight->sends.push_back({.transfer = transfer});
       continue;
     }
     LONGSPAN_TRY(const MemoryName data, meeting_.memory->name_of(transfer.data));
     LONGSPAN_TRY(const int slot, mailbox_.take_slot(transfer.peer));
-    flight->sends.push_back({.transfer = transfer, .slot = slot, .data = data});
+    flight->receives.push_back({.transfer = transfer, .slot = slot, .data = data});
   }
   if (!captured) LONGSPAN_CHECK_OK(follow_last(stream));
   LONGSPAN_CHECK_OK(flight->entry.record(stream));
-  LONGSPAN_CHECK_OK(post_sends(*flight, stream));
+  LONGSPAN_CHECK_OK(post_receives(*flight, stream));
   LONGSPAN_CHECK_OK(progress());
   return Request{static_cast<int64_t>(index)};
 }
 
-Status PeerCommunicator::post_sends(Flight& flight, Stream stream) {
-  for (const Flight::Send& send : flight.sends) {
-    words_.write(meeting_.flags.ready(rank(), send.transfer.peer, send.slot), 1);
+Status PeerCommunicator::post_receives(Flight& flight, Stream stream) {
+  for (const Flight::Receive& receive : flight.receives) {
+    words_.write(meeting_.flags.room(receive.transfer.peer, rank(), receive.slot), 1);
   }
   LONGSPAN_CHECK_OK(words_.enqueue(stream));
   // NOTE: posted once the write is queued. A wait is only ever queued behind what ends it, so ranks
   // that share a hardware queue cannot block each other.
-  for (const Flight::Send& send : flight.sends) {
-    mailbox_.post(send.transfer.peer, send.slot,
-                  {.tag = send.transfer.tag,
+  for (const Flight::Receive& receive : flight.receives) {
+    mailbox_.post(receive.transfer.peer, receive.slot,
+                  {.tag = receive.transfer.tag,
                    .captured = flight.captured,
-                   .bytes = send.transfer.bytes,
-                   .data = send.data});
+                   .bytes = receive.transfer.bytes,
+                   .data = receive.data});
   }
   return {};
 }
 
-Status PeerCommunicator::copy(Flight& flight, Flight::Receive& receive,
-                              const Mailbox::Arrival& arrival) {
-  const Transfer& t = receive.transfer;
-  if (arrival.letter.bytes != t.bytes) {
-    mailbox_.refuse(t.peer, arrival.slot, t.bytes);
+Status PeerCommunicator::check_offer(const Flight& flight, const Transfer& send,
+                                     const Mailbox::Offer& offer) {
+  if (offer.letter.bytes != send.bytes) {
+    mailbox_.refuse(send.peer, offer.slot, send.bytes);
     return Error{ErrorCode::kInvalidArgument,
-                 mismatch_text({.source = t.peer,
-                                .sent = arrival.letter.bytes,
-                                .destination = rank(),
-                                .expected = t.bytes,
-                                .tag = t.tag}),
+                 mismatch_text({.source = rank(),
+                                .sent = send.bytes,
+                                .destination = send.peer,
+                                .expected = offer.letter.bytes,
+                                .tag = send.tag}),
                  kWhere};
   }
-  if (arrival.letter.captured != flight.captured) {
-    return Error{ErrorCode::kInvalidArgument,
-                 "one rank captures a message into a graph and the other does not; all ranks "
-                 "capture the same calls",
-                 kWhere};
-  }
+  if (offer.letter.captured == flight.captured) return {};
+  return Error{
+      ErrorCode::kInvalidArgument,
+      fmt::format("rank {} captures a message with tag {} into a graph and rank {} does not; all "
+                  "ranks capture the same calls",
+                  flight.captured ? rank() : send.peer, send.tag,
+                  flight.captured ? send.peer : rank()),
+      kWhere};
+}
+
+Status PeerCommunicator::copy(Flight& flight, Flight::Send& send, const Mailbox::Offer& offer) {
+  const Transfer& t = send.transfer;
+  LONGSPAN_CHECK_OK(check_offer(flight, t, offer));
   const Stream lane = meeting_.lane.get();
-  LONGSPAN_TRY(const void* const from,
-               meeting_.memory->reach(t.peer, arrival.letter.data, flight.captured));
+  LONGSPAN_TRY(void* const to, meeting_.memory->reach(t.peer, offer.letter.data, flight.captured));
   if (flight.copies == 0) LONGSPAN_CHECK_OK(flight.entry.hold(lane));
-  uint32_t* const ready = meeting_.flags.ready(t.peer, rank(), arrival.slot);
-  words_.wait(ready);
-  words_.write(ready, 0);
+  uint32_t* const room = meeting_.flags.room(rank(), t.peer, offer.slot);
+  words_.wait(room);
+  words_.write(room, 0);
   LONGSPAN_CHECK_OK(words_.enqueue(lane));
-  LONGSPAN_CHECK_OK(cuda::copy_on_device(t.data, from, t.bytes, lane));
-  words_.write(meeting_.flags.done(t.peer, rank(), arrival.slot), 1);
+  LONGSPAN_CHECK_OK(cuda::copy_on_device(to, t.data, t.bytes, lane));
+  words_.write(meeting_.flags.arrived(rank(), t.peer, offer.slot), 1);
   LONGSPAN_CHECK_OK(words_.enqueue(lane));
-  receive.queued = true;
-  if (++flight.copies == flight.receives.size()) LONGSPAN_CHECK_OK(flight.copied.record(lane));
-  mailbox_.take(t.peer, arrival.slot);
+  send.queued = true;
+  if (++flight.copies == flight.sends.size()) LONGSPAN_CHECK_OK(flight.copied.record(lane));
+  mailbox_.take(t.peer, offer.slot);
   return {};
 }
 
 Status PeerCommunicator::progress() {
   for (const auto& flight : flights_) {
-    if (!flight->open || flight->copies == flight->receives.size()) continue;
-    for (Flight::Receive& receive : flight->receives) {
-      if (receive.queued) continue;
-      const Transfer& t = receive.transfer;
-      const Mailbox::Arrival arrival = mailbox_.find(t.peer, t.tag);
-      if (arrival.slot >= 0) LONGSPAN_CHECK_OK(copy(*flight, receive, arrival));
+    if (!flight->open || flight->copies == flight->sends.size()) continue;
+    for (Flight::Send& send : flight->sends) {
+      if (send.queued) continue;
+      const Mailbox::Offer offer = mailbox_.find(send.transfer.peer, send.transfer.tag);
+      if (offer.slot >= 0) LONGSPAN_CHECK_OK(copy(*flight, send, offer));
     }
   }
   return {};

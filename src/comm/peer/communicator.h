@@ -1,5 +1,9 @@
-// Ranks of one host on CUDA devices, as threads or processes: receivers pull with copy engines, in
+// Ranks of one host on CUDA devices, as threads or processes: senders push with copy engines, in
 // stream order, and devices tell each other by flags in their memory how far a message is.
+//
+// Senders push because the driver runs a copy between devices on the source's copy engine, whoever
+// queues it. Queued by the receiver, it waits in a queue of the source's that other ranks' work
+// shares, and captured graphs then wait for each other for ever.
 #pragma once
 
 #include <memory>
@@ -53,15 +57,18 @@ class PeerCommunicator final : public Communicator {
                    cuda::OwnedStream rescue, cuda::Event rescued);
 
   Result<size_t> take_flight();
-  Status post_sends(Flight& flight, Stream stream);
-  /// Queues the copies of all open receives whose messages have been posted.
+  Status post_receives(Flight& flight, Stream stream);
+  /// Queues the copies of all open sends whose receivers have offered memory.
   Status progress();
-  Status copy(Flight& flight, Flight::Receive& receive, const Mailbox::Arrival& arrival);
+  /// invalid_argument where the two sides differ.
+  Status check_offer(const Flight& flight, const Transfer& send, const Mailbox::Offer& offer);
+  Status copy(Flight& flight, Flight::Send& send, const Mailbox::Offer& offer);
   /// Whether the host has heard from all peers; the error where one refused.
   Result<bool> complete(const Flight& flight) const;
-  /// A peer that the flight waits for and that said it leaves.
+  /// Transfers whose peers the host has not heard from.
+  std::vector<Transfer> unanswered(const Flight& flight) const;
+  /// A peer among them that said it leaves.
   std::optional<Error> departed(const Flight& flight) const;
-  Error late(const Flight& flight, std::chrono::milliseconds deadline) const;
   Status hear_from_peers(Flight& flight, std::chrono::milliseconds deadline);
   Status queue_waits(Flight& flight, Stream stream);
   /// Transfers on one stream wait for those that were waited for on another: slots are reused.

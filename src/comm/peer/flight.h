@@ -16,12 +16,12 @@ class Flight final : public Watched {
  public:
   struct Send {
     Transfer transfer;
-    int slot = 0;
-    MemoryName data;
+    bool queued = false;  // its copy
   };
   struct Receive {
     Transfer transfer;
-    bool queued = false;  // its copy
+    int slot = 0;
+    MemoryName data;
   };
 
   static Result<std::unique_ptr<Flight>> make();
@@ -39,7 +39,7 @@ class Flight final : public Watched {
   cuda::Event after;   // where it has waited
   std::vector<Send> sends;
   std::vector<Receive> receives;
-  size_t copies = 0;  // receives that are queued
+  size_t copies = 0;  // sends that are queued
   bool open = false;  // between start_on and wait_on
   bool captured = false;
 

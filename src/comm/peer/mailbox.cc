@@ -24,7 +24,7 @@ Result<int> Mailbox::take_slot(int peer) {
   std::vector<int>& slots = free_[index(peer)];
   if (slots.empty()) {
     return Error{ErrorCode::kOutOfMemory,
-                 fmt::format("all {} slots for messages to rank {} are in use; each message of a "
+                 fmt::format("all {} slots for messages of rank {} are in use; each message of a "
                              "captured graph keeps one: capture less often, or into a new "
                              "communicator",
                              kSlots, peer),
@@ -54,13 +54,13 @@ uint32_t Mailbox::state(int peer, int slot) const {
   return region_.route(rank_, peer).slots[index(slot)].state.load(std::memory_order_acquire);
 }
 
-uint64_t Mailbox::expected(int peer, int slot) const {
-  return region_.route(rank_, peer).slots[index(slot)].expected;
+uint64_t Mailbox::sent(int peer, int slot) const {
+  return region_.route(rank_, peer).slots[index(slot)].sent;
 }
 
-Mailbox::Arrival Mailbox::find(int source, uint32_t tag) {
-  Route& route = region_.route(source, rank_);
-  Inbox& inbox = inboxes_[index(source)];
+Mailbox::Offer Mailbox::find(int peer, uint32_t tag) {
+  Route& route = region_.route(peer, rank_);
+  Inbox& inbox = inboxes_[index(peer)];
   const uint32_t count = route.count.load(std::memory_order_acquire);
   for (; inbox.seen != count; ++inbox.seen) {
     inbox.waiting.push_back(static_cast<int>(route.posted[inbox.seen % kSlots]));
@@ -77,17 +77,17 @@ Mailbox::Arrival Mailbox::find(int source, uint32_t tag) {
   return {};
 }
 
-void Mailbox::answer(int source, int slot, Mail::State state) {
-  std::vector<int>& waiting = inboxes_[index(source)].waiting;
+void Mailbox::answer(int peer, int slot, Mail::State state) {
+  std::vector<int>& waiting = inboxes_[index(peer)].waiting;
   waiting.erase(std::find(waiting.begin(), waiting.end(), slot));
-  region_.route(source, rank_).slots[index(slot)].state.store(state, std::memory_order_release);
+  region_.route(peer, rank_).slots[index(slot)].state.store(state, std::memory_order_release);
 }
 
-void Mailbox::take(int source, int slot) { answer(source, slot, Mail::kTaken); }
+void Mailbox::take(int peer, int slot) { answer(peer, slot, Mail::kTaken); }
 
-void Mailbox::refuse(int source, int slot, uint64_t expected) {
-  region_.route(source, rank_).slots[index(slot)].expected = expected;
-  answer(source, slot, Mail::kRefused);
+void Mailbox::refuse(int peer, int slot, uint64_t sent) {
+  region_.route(peer, rank_).slots[index(slot)].sent = sent;
+  answer(peer, slot, Mail::kRefused);
 }
 
 }  // namespace longspan::comm

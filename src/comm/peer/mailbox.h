@@ -1,4 +1,4 @@
-// One rank's mail: what it has posted to its peers, and what they have posted to it.
+// One rank's mail: the memory that it offers to its peers for their messages, and what they offer.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@
 
 namespace longspan::comm {
 
-/// Used by one thread at a time. The messages of a route and tag match in order of posting.
+/// Used by one thread at a time. The offers of a rank and tag are found in order of posting.
 class Mailbox {
  public:
   Mailbox(const Region& region, int rank);
 
-  /// A slot for a message to `peer`, kept until give_back(). out_of_memory when all are in use.
+  /// A slot for a message of `peer`, kept until give_back(). out_of_memory when all are in use.
   Result<int> take_slot(int peer);
   void give_back(int peer, int slot);
 
@@ -26,18 +26,18 @@ class Mailbox {
   void post(int peer, int slot, const Letter& letter);
   /// What became of it: a Mail::State.
   uint32_t state(int peer, int slot) const;
-  /// The size that the receiver expected; for a refused message.
-  uint64_t expected(int peer, int slot) const;
+  /// The size that the sender has; for a refused offer.
+  uint64_t sent(int peer, int slot) const;
 
-  struct Arrival {
+  struct Offer {
     int slot = -1;  // none has come
     Letter letter;
   };
-  /// The oldest message of `source` with this tag that was neither taken nor refused.
-  Arrival find(int source, uint32_t tag);
-  /// The sender may rely on it that everything that answers the message is queued.
-  void take(int source, int slot);
-  void refuse(int source, int slot, uint64_t expected);
+  /// The oldest offer of `peer` with this tag that was neither taken nor refused.
+  Offer find(int peer, uint32_t tag);
+  /// `peer` may rely on it that the copy into its memory is queued.
+  void take(int peer, int slot);
+  void refuse(int peer, int slot, uint64_t sent);
 
  private:
   struct Inbox {
@@ -45,12 +45,12 @@ class Mailbox {
     std::vector<int> waiting;  // in order of posting
   };
 
-  void answer(int source, int slot, Mail::State state);
+  void answer(int peer, int slot, Mail::State state);
 
   const Region& region_;
   int rank_;
-  std::vector<std::vector<int>> free_;  // slots, by destination; the next one is last
-  std::vector<Inbox> inboxes_;          // by source
+  std::vector<std::vector<int>> free_;  // slots, by peer; the next one is last
+  std::vector<Inbox> inboxes_;          // by peer
 };
 
 }  // namespace longspan::comm

@@ -26,14 +26,14 @@ struct MemoryName {
   std::array<std::byte, 64> handle{};  // with which other processes map it
 };
 
-/// What a sender says about a message, and what the receiver answers.
+/// The memory that a receiver offers for a message, and what the sender answers.
 struct alignas(64) Mail {
   enum State : uint32_t { kPosted, kTaken, kRefused };
   std::atomic<uint32_t> state;
   uint32_t tag;
-  uint32_t captured;  // into a graph, by its sender
+  uint32_t captured;  // into a graph, by its receiver
   uint64_t bytes;
-  uint64_t expected;  // by a receiver that refused it
+  uint64_t sent;  // what a sender that refused it wanted to send
   MemoryName data;
 };
 

@@ -14,46 +14,45 @@ constexpr const char* kWhere = "peer";
 }  // namespace
 
 Result<bool> PeerCommunicator::complete(const Flight& flight) const {
-  bool all_taken = flight.copies == flight.receives.size();
-  for (const Flight::Send& send : flight.sends) {
-    const Transfer& t = send.transfer;
-    const uint32_t state = mailbox_.state(t.peer, send.slot);
+  bool all_queued = flight.copies == flight.sends.size();
+  for (const Flight::Receive& receive : flight.receives) {
+    const Transfer& t = receive.transfer;
+    const uint32_t state = mailbox_.state(t.peer, receive.slot);
     if (state == Mail::kRefused) {
       return Error{ErrorCode::kInvalidArgument,
-                   mismatch_text({.source = rank(),
-                                  .sent = t.bytes,
-                                  .destination = t.peer,
-                                  .expected = mailbox_.expected(t.peer, send.slot),
+                   mismatch_text({.source = t.peer,
+                                  .sent = mailbox_.sent(t.peer, receive.slot),
+                                  .destination = rank(),
+                                  .expected = t.bytes,
                                   .tag = t.tag}),
                    kWhere};
     }
-    all_taken = all_taken && state == Mail::kTaken;
+    all_queued = all_queued && state == Mail::kTaken;
   }
-  return all_taken;
+  return all_queued;
+}
+
+std::vector<Transfer> PeerCommunicator::unanswered(const Flight& flight) const {
+  std::vector<Transfer> transfers;
+  for (const Flight::Receive& receive : flight.receives) {
+    const Transfer& t = receive.transfer;
+    if (mailbox_.state(t.peer, receive.slot) == Mail::kPosted) transfers.push_back(t);
+  }
+  for (const Flight::Send& send : flight.sends) {
+    if (!send.queued) transfers.push_back(send.transfer);
+  }
+  return transfers;
 }
 
 std::optional<Error> PeerCommunicator::departed(const Flight& flight) const {
-  for (const Flight::Receive& receive : flight.receives) {
-    if (receive.queued) continue;
-    if (auto error = meeting_.region->departed(receive.transfer.peer)) return error;
-  }
-  for (const Flight::Send& send : flight.sends) {
-    if (mailbox_.state(send.transfer.peer, send.slot) != Mail::kPosted) continue;
-    if (auto error = meeting_.region->departed(send.transfer.peer)) return error;
+  for (int peer = 0; peer < size(); ++peer) {
+    const std::optional<Error> error = meeting_.region->departed(peer);
+    if (!error) continue;
+    for (const Transfer& transfer : unanswered(flight)) {
+      if (transfer.peer == peer) return error;
+    }
   }
   return std::nullopt;
-}
-
-Error PeerCommunicator::late(const Flight& flight, std::chrono::milliseconds deadline) const {
-  const auto open = static_cast<int>(flight.receives.size() - flight.copies);
-  for (const Flight::Receive& receive : flight.receives) {
-    if (!receive.queued) return late_peer(receive.transfer, open, deadline, kWhere);
-  }
-  for (const Flight::Send& send : flight.sends) {
-    if (mailbox_.state(send.transfer.peer, send.slot) != Mail::kPosted) continue;
-    return late_peer(send.transfer, open + 1, deadline, kWhere);
-  }
-  return {ErrorCode::kInternal, "nothing is late", kWhere};
 }
 
 Status PeerCommunicator::hear_from_peers(Flight& flight, std::chrono::milliseconds deadline) {
@@ -68,17 +67,20 @@ Status PeerCommunicator::hear_from_peers(Flight& flight, std::chrono::millisecon
     LONGSPAN_TRY(const bool heard, complete(flight));
     if (heard) return {};
     if (gone) return *gone;
-    if (too_late) return late(flight, deadline);
+    if (too_late) {
+      const std::vector<Transfer> missing = unanswered(flight);
+      return late_peer(missing.front(), static_cast<int>(missing.size()), deadline, kWhere);
+    }
     backoff.pause();
   }
 }
 
 Status PeerCommunicator::queue_waits(Flight& flight, Stream stream) {
-  if (!flight.receives.empty()) LONGSPAN_CHECK_OK(flight.copied.hold(stream));
-  for (const Flight::Send& send : flight.sends) {
-    uint32_t* const done = meeting_.flags.done(rank(), send.transfer.peer, send.slot);
-    words_.wait(done);
-    words_.write(done, 0);
+  if (!flight.sends.empty()) LONGSPAN_CHECK_OK(flight.copied.hold(stream));
+  for (const Flight::Receive& receive : flight.receives) {
+    uint32_t* const arrived = meeting_.flags.arrived(receive.transfer.peer, rank(), receive.slot);
+    words_.wait(arrived);
+    words_.write(arrived, 0);
   }
   return words_.enqueue(stream);
 }
@@ -105,7 +107,9 @@ Status PeerCommunicator::wait_on(Request request, Stream stream,
   LONGSPAN_CHECK_OK(follow_last(stream));
   LONGSPAN_CHECK_OK(queue_waits(flight, stream));
   LONGSPAN_CHECK_OK(flight.after.record(stream));
-  for (const Flight::Send& send : flight.sends) mailbox_.give_back(send.transfer.peer, send.slot);
+  for (const Flight::Receive& receive : flight.receives) {
+    mailbox_.give_back(receive.transfer.peer, receive.slot);
+  }
   flight.open = false;
   last_ = &flight;
   last_stream_ = stream;

@@ -205,8 +205,8 @@ TEST(PeerProcesses, MemoryThatCannotBeSharedIsNamedWithTheRemedy) {
     const auto communicator = must(make_peer_communicator(group.rank(rank), device));
     void* pooled = nullptr;
     ASSERT_EQ(cudaMallocAsync(&pooled, 4096, nullptr), cudaSuccess);
-    const Transfer send{TransferKind::kSend, 1 - rank, 1, pooled, 4096};
-    const auto request = communicator->start_on({&send, 1}, {});
+    const Transfer transfer{TransferKind::kRecv, 1 - rank, 1, pooled, 4096};
+    const auto request = communicator->start_on({&transfer, 1}, {});
     ASSERT_FALSE(request.ok());
     EXPECT_EQ(request.error().code, ErrorCode::kUnsupported);
     EXPECT_THAT(request.error().message, HasSubstr("Communicator::allocate"));
