@@ -68,13 +68,12 @@ Result<Tables> tables_of(const Schedule& schedule, const Step& step) {
 
 class CudaProgram final : public RowProgram {
  public:
-  CudaProgram(std::vector<Tables> steps, int ordinal)
-      : steps_(std::move(steps)), ordinal_(ordinal) {}
+  CudaProgram(int ordinal, std::vector<Tables> steps)
+      : ordinal_(ordinal), steps_(std::move(steps)) {}
 
   Status run(const Schedule& schedule, StepId id, std::span<const TensorView> views,
              const Sides& sides, Stream stream) const override {
-    // NOTE: the null stream is that of the current device.
-    const cuda::DeviceScope scope(ordinal_);
+    const cuda::DeviceScope scope(ordinal_);  // a default stream is the current device's
     const Step& step = schedule.steps[static_cast<size_t>(id)];
     const Tables& tables = steps_[static_cast<size_t>(id)];
     const auto rows = [&](RowOp op, const TensorView& third = {}, int64_t head = 0) {
@@ -103,8 +102,8 @@ class CudaProgram final : public RowProgram {
   }
 
  private:
-  std::vector<Tables> steps_;
   int ordinal_;
+  std::vector<Tables> steps_;
 };
 
 }  // namespace
@@ -118,7 +117,7 @@ Result<std::shared_ptr<const RowProgram>> make_cuda_program(const Schedule& sche
     steps.push_back(std::move(tables));
   }
   return std::shared_ptr<const RowProgram>(
-      std::make_shared<CudaProgram>(std::move(steps), device.ordinal));
+      std::make_shared<CudaProgram>(device.ordinal, std::move(steps)));
 }
 
 }  // namespace longspan

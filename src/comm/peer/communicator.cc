@@ -101,6 +101,7 @@ Result<Request> PeerCommunicator::start_on(std::span<const Transfer> transfers, 
   LONGSPAN_TRY(const size_t index, take_flight());
   Flight* const flight = flights_[index].get();
   flight->captured = captured;
+  flight->lane = lane_of(stream, captured);
   flight->open = true;
   for (const Transfer& transfer : transfers) {
     if (transfer.kind == TransferKind::kSend) {
@@ -116,6 +117,12 @@ Result<Request> PeerCommunicator::start_on(std::span<const Transfer> transfers, 
   LONGSPAN_CHECK_OK(post_receives(*flight, stream));
   LONGSPAN_CHECK_OK(progress());
   return Request{static_cast<int64_t>(index)};
+}
+
+Stream PeerCommunicator::lane_of(Stream stream, bool captured) const {
+  // NOTE: a graph that forks takes several hardware queues. Those of ranks that share a device may
+  // be the same, and replays would block each other: there a graph is one chain.
+  return captured && meeting_.shares_device ? stream : meeting_.lane.get();
 }
 
 Status PeerCommunicator::post_receives(Flight& flight, Stream stream) {
@@ -160,7 +167,7 @@ Status PeerCommunicator::check_offer(const Flight& flight, const Transfer& send,
 Status PeerCommunicator::copy(Flight& flight, Flight::Send& send, const Mailbox::Offer& offer) {
   const Transfer& t = send.transfer;
   LONGSPAN_CHECK_OK(check_offer(flight, t, offer));
-  const Stream lane = meeting_.lane.get();
+  const Stream lane = flight.lane;
   LONGSPAN_TRY(void* const to, meeting_.memory->reach(t.peer, offer.letter.data, flight.captured));
   if (flight.copies == 0) LONGSPAN_CHECK_OK(flight.entry.hold(lane));
   uint32_t* const room = meeting_.flags.room(rank(), t.peer, offer.slot);

@@ -57,6 +57,8 @@ class PeerCommunicator final : public Communicator {
                    cuda::OwnedStream rescue, cuda::Event rescued);
 
   Result<size_t> take_flight();
+  /// Where the copies of transfers on `stream` are queued.
+  Stream lane_of(Stream stream, bool captured) const;
   Status post_receives(Flight& flight, Stream stream);
   /// Queues the copies of all open sends whose receivers have offered memory.
   Status progress();

@@ -42,6 +42,7 @@ class Flight final : public Watched {
   size_t copies = 0;  // sends that are queued
   bool open = false;  // between start_on and wait_on
   bool captured = false;
+  Stream lane;  // of its copies
 
  private:
   Flight(cuda::Event e, cuda::Event c, cuda::Event a)

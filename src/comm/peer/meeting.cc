@@ -101,9 +101,11 @@ Status show_flags(Meeting& meeting, const Communicator& host, std::shared_ptr<vo
 
 Status find_flags(Meeting& meeting, int ordinal) {
   std::vector<uint32_t*> words;
+  int sharing = 0;
   for (int peer = 0; peer < meeting.region->ranks(); ++peer) {
     const Card& card = meeting.region->card(peer);
     if (card.process == process_number()) {
+      sharing += card.ordinal == ordinal ? 1 : 0;
       LONGSPAN_CHECK_OK(cuda::enable_peer(ordinal, card.ordinal));
       meeting.keepers.push_back(*reinterpret_cast<std::shared_ptr<void>*>(card.flags_owner));
     }
@@ -111,6 +113,7 @@ Status find_flags(Meeting& meeting, int ordinal) {
     words.push_back(static_cast<uint32_t*>(data));
   }
   meeting.flags = Flags(std::move(words));
+  meeting.shares_device = sharing > 1;
   return {};
 }
 
@@ -130,6 +133,7 @@ Result<Meeting> meet(Communicator& host, int ordinal) {
                   .lane = std::move(lane).value(),
                   .memory = nullptr,
                   .flags = {},
+                  .shares_device = false,
                   .keepers = {}};
   LONGSPAN_CHECK_OK(enter_region(meeting, host, ordinal));
   meeting.memory = std::make_unique<MemoryMap>(host.size(), meeting.lane.get(),

@@ -18,6 +18,7 @@ struct Meeting {
   cuda::OwnedStream lane;  // of the copies
   std::unique_ptr<MemoryMap> memory;
   Flags flags;
+  bool shares_device = false;  // with another rank of this process
   /// The flags' memory of the ranks of this process: a peer may write there until it goes itself.
   std::vector<std::shared_ptr<void>> keepers;
 };

@@ -1,7 +1,11 @@
 #include "gpu/peer/device_flight.h"
 
 #include <algorithm>
+#include <cmath>
+#include <string>
 #include <utility>
+
+#include "numbers.h"
 
 namespace longspan::testing {
 namespace {
@@ -95,7 +99,13 @@ Result<std::vector<std::byte>> DeviceFlight::results() {
   std::vector<std::byte> bytes;
   for (const auto& [name, tensor] : tool::present(host_)) {
     const std::byte* const data = tensor->memory.data();
-    bytes.insert(bytes.end(), data, data + tensor->memory.size());
+    const auto size = tensor->memory.size();
+    bytes.insert(bytes.end(), data, data + size);
+    const DType dtype = tensor->view.dtype;
+    for (int64_t i = 0; i < static_cast<int64_t>(size) / size_of(dtype); ++i) {
+      if (!std::isnan(tool::load(data, dtype, i))) continue;
+      return Error{ErrorCode::kInternal, std::string(name) + " has NaN elements", "test"};
+    }
   }
   return bytes;
 }

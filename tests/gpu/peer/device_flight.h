@@ -28,7 +28,7 @@ class DeviceFlight {
   Status backward(Engine& engine, Stream stream);
   /// Queues both.
   Status queue(Engine& engine, Stream stream);
-  /// All results, one behind the other.
+  /// All results, one behind the other; an error where an element is NaN.
   Result<std::vector<std::byte>> results();
 
  private:
