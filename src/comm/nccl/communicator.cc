@@ -109,10 +109,11 @@ Result<Request> NcclCommunicator::start_on(std::span<const Transfer> transfers, 
 
 Status NcclCommunicator::wait_on(Request request, Stream stream,
                                  std::chrono::milliseconds deadline) {
-  const auto found = std::find_if(flights_.begin(), flights_.end(), [&](const NcclFlight& flight) {
+  const auto is_it = [&](const NcclFlight& flight) {
     return !flight.waited() && flight.request() == request.id;
-  });
-  if (found == flights_.end()) return unknown_request(request, kWhere);
+  };
+  const auto found = std::find_if(flights_.rbegin(), flights_.rend(), is_it);  // mostly the last
+  if (found == flights_.rend()) return unknown_request(request, kWhere);
   found->set_waited();
   const cuda::DeviceScope scope(seat_.ordinal);
   LONGSPAN_CHECK_OK(found->hold(stream));

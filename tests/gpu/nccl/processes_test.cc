@@ -2,15 +2,16 @@
 // which the test's own process never does.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <thread>
 
+#include "gpu/fork_ranks.h"
 #include "gpu/nccl/support.h"
 #include "testkit/groups.h"
 
@@ -20,28 +21,6 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 using Clock = std::chrono::steady_clock;
-
-/// Exit codes of two processes that run body(rank); 137: killed.
-std::vector<int> fork_two(const std::function<void(int)>& body) {
-  std::vector<pid_t> children;
-  for (int rank = 0; rank < 2; ++rank) {
-    const pid_t child = fork();
-    if (child == 0) {
-      alarm(60);
-      body(rank);
-      fflush(nullptr);
-      _exit(::testing::Test::HasFailure() ? 1 : 0);
-    }
-    children.push_back(child);
-  }
-  std::vector<int> codes;
-  for (const pid_t child : children) {
-    int status = 0;
-    waitpid(child, &status, 0);
-    codes.push_back(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
-  }
-  return codes;
-}
 
 std::string meeting_path(const char* name) {
   return (std::filesystem::temp_directory_path() /
@@ -59,7 +38,7 @@ TEST(NcclProcesses, GiveTheBitsOfPeers) {
   const testkit::Case c = two_ranks();
   const tool::Inputs inputs = testkit::inputs_of(c);
   const std::string path = meeting_path("bits");
-  const auto codes = fork_two([&](int rank) {
+  const auto codes = fork_ranks(2, [&](int rank) {
     Bytes expected;
     auto peers =
         make_peer_communicators(Topology::blocks(2, 1), std::vector{device_of(0), device_of(1)});
@@ -78,7 +57,7 @@ TEST(NcclProcesses, GiveTheBitsOfPeers) {
 
 TEST(NcclProcesses, OneGpuForTwoIsRefusedBeforeNcclStarts) {
   const std::string path = meeting_path("same");
-  const auto codes = fork_two([&](int rank) {
+  const auto codes = fork_ranks(2, [&](int rank) {
     const NcclMember member{.rank = rank, .topology = Topology::blocks(2, 1)};
     const auto made = make_nccl_communicator(path, member, device_of(0));
     ASSERT_FALSE(made.ok());
@@ -94,7 +73,7 @@ void expect_survivor(const char* name,
   testkit::Case c = two_ranks();
   const tool::Inputs inputs = testkit::inputs_of(c);
   const std::string path = meeting_path(name);
-  const auto codes = fork_two([&](int rank) {
+  const auto codes = fork_ranks(2, [&](int rank) {
     const auto communicator = join(path, rank);
     Runner runner(c, inputs, communicator, 2s);
     runner.eager(inputs);

@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "gpu/fork_ranks.h"
 #include "gpu/graph.h"
 #include "gpu/peer/device_flight.h"
 #include "gpu/peer/socket_group.h"
@@ -36,28 +37,6 @@ T must(Result<T> result) {
 }
 
 void expect_ok(const Status& status) { EXPECT_TRUE(status.ok()) << status.error().text(); }
-
-/// Exit codes of processes that run body(rank), each with a side of `group`; 137: killed.
-std::vector<int> fork_ranks(int ranks, const std::function<void(int)>& body) {
-  std::vector<pid_t> children;
-  for (int rank = 0; rank < ranks; ++rank) {
-    const pid_t child = fork();
-    if (child == 0) {
-      alarm(60);
-      body(rank);
-      fflush(nullptr);
-      _exit(::testing::Test::HasFailure() ? 1 : 0);
-    }
-    children.push_back(child);
-  }
-  std::vector<int> codes;
-  for (const pid_t child : children) {
-    int status = 0;
-    waitpid(child, &status, 0);
-    codes.push_back(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
-  }
-  return codes;
-}
 
 Case small_case() {
   Case c;
