@@ -22,17 +22,17 @@ enum class StepKind {
   kAttend,          // forward tiles into carried O and LSE
   kAttendBackward,  // backward tiles added to dq, dk, dv
   kDelta,           // delta = rowsum(dout * o)
-  kSendRecv,       // at most one message to a rank and one from a rank
-  kAllGather,      // every rank's keys and values to the ranks that need them
-  kReduceScatter,  // every rank's partial gradients to their owners, who add them up
-  kAllToAll,       // sequence layout to head layout, or back
-  kPack,           // copies into exchange buffers, converting where the types differ
-  kUnpack,         // copies out of exchange buffers and accumulators, converting likewise
-  kAccumulate,     // adds rows, accumulator type
-  kMaximum,        // takes the larger of two rows: max_logit
-  kSink,           // the sink logit enters O and LSE
-  kSinkGradient,   // dsink of the rows, from LSE and delta
-  kFill,           // writes 0, or -inf into lse and max_logit
+  kSendRecv,        // at most one message to a rank and one from a rank
+  kAllGather,       // every rank's keys and values to the ranks that need them
+  kReduceScatter,   // every rank's partial gradients to their owners, who add them up
+  kAllToAll,        // sequence layout to head layout, or back
+  kPack,            // copies into exchange buffers, converting where the types differ
+  kUnpack,          // copies out of exchange buffers and accumulators, converting likewise
+  kAccumulate,      // adds rows, accumulator type
+  kMaximum,         // takes the larger of two rows: max_logit
+  kSink,            // the sink logit enters O and LSE
+  kSinkGradient,    // dsink of the rows, from LSE and delta
+  kFill,            // writes 0, or -inf into lse and max_logit
 };
 
 /// Compute steps run in the order of the list. A transfer step starts once its `after` steps are
