@@ -74,8 +74,9 @@ CLI::App* add_run(CLI::App& app, Raw& raw) {
                   "run so many times; the results must be equal bit for bit (default 1)");
   run->add_option(
       "--communicator", raw.arguments.communicator,
-      "threads: ranks in this process; mpi: this process is one rank, under mpirun (default "
-      "threads)");
+      "threads: ranks in this process; mpi: this process is one rank, under mpirun; peer, nccl: "
+      "ranks in this process on GPUs, for nccl one each; composite: threads or peer inside each "
+      "node, threads or nccl between nodes (default threads)");
   run->add_option("--device", raw.arguments.device,
                   "cpu, or cuda:N: the GPU that computes; ranks that are threads share it, or take "
                   "one each from cuda:N on where there are as many (default cpu)");
