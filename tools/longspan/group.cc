@@ -99,13 +99,13 @@ void gather(const RankResults& shard, const Partition& partition, int rank, Grou
   ++whole.unequal_max_logits;
 }
 
+Result<std::vector<std::shared_ptr<Communicator>>> make_thread_ranks(const GroupTask& task) {
+  if (task.devices.empty()) return make_threads_communicators(task.topology);
+  return make_peer_communicators(task.topology, task.devices);
+}
+
 Result<GroupResults> run_threads(const GroupTask& task) {
-  std::vector<std::shared_ptr<Communicator>> communicators;
-  if (task.devices.empty()) {
-    communicators = make_threads_communicators(task.topology);
-  } else {
-    LONGSPAN_TRY(communicators, make_peer_communicators(task.topology, task.devices));
-  }
+  LONGSPAN_TRY(const auto communicators, make_thread_ranks(task));
   std::vector<std::optional<Result<RankResults>>> ranks(communicators.size());
   std::vector<std::thread> threads;
   for (size_t rank = 0; rank < communicators.size(); ++rank) {

@@ -34,6 +34,9 @@ struct GroupResults : ResultTensors {
   int64_t unequal_repeats = 0;
 };
 
+/// A communicator for each rank of this process, by the task's devices.
+Result<std::vector<std::shared_ptr<Communicator>>> make_thread_ranks(const GroupTask& task);
+
 /// Ranks as threads. The error is that of the rank that noticed most, and names it.
 Result<GroupResults> run_threads(const GroupTask& task);
 
