@@ -1,0 +1,81 @@
+"""An arm as a live process that answers lines with JSON."""
+
+import json
+import queue
+import subprocess
+import tempfile
+import threading
+
+
+class ArmFailed(RuntimeError):
+    """What the arm said, or how it ended."""
+
+
+class ArmProcess:
+    """Started at once; `ready()` waits for its first answer. One user at a time."""
+
+    def __init__(self, command, environment=None):
+        self.errors = tempfile.TemporaryFile(mode="w+", encoding="utf-8", errors="replace")
+        self.lines = queue.Queue()
+        try:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self.errors,
+                text=True,
+                env=environment,
+            )
+        except OSError as error:
+            raise ArmFailed(f"cannot start {command[0]}: {error.strerror}") from error
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            self.lines.put(line)
+        self.lines.put(None)
+
+    def _answer(self, event, timeout):
+        try:
+            while True:
+                line = self.lines.get(timeout=timeout)
+                if line is None:
+                    raise ArmFailed(f"ended without an answer: {self._last_words()}")
+                if line.startswith("{"):  # libraries may print to standard output too
+                    break
+        except queue.Empty:
+            raise ArmFailed(f"no answer to '{event}' within {timeout:.0f} s") from None
+        answer = json.loads(line)
+        if answer["event"] == "error":
+            raise ArmFailed(answer["message"])
+        if answer["event"] != event:
+            raise ArmFailed(f"answered '{answer['event']}' to '{event}'")
+        return answer
+
+    def _last_words(self):
+        code = self.process.wait(timeout=10)
+        self.errors.seek(0)
+        lines = [line for line in self.errors.read().splitlines() if line.strip()]
+        return f"exit code {code}; {' | '.join(lines[-3:]) or 'nothing on standard error'}"
+
+    def ready(self, timeout):
+        return self._answer("ready", timeout)
+
+    def ask(self, line, timeout):
+        try:
+            self.process.stdin.write(line + "\n")
+            self.process.stdin.flush()
+        except OSError as error:
+            raise ArmFailed(f"is gone: {self._last_words()}") from error
+        return self._answer(line.split()[0], timeout)
+
+    def end(self):
+        """Asks it to leave, and makes it after ten seconds."""
+        try:
+            self.process.stdin.write("end\n")
+            self.process.stdin.close()
+            self.process.wait(timeout=10)
+        except (OSError, subprocess.TimeoutExpired):
+            self.process.kill()
+            self.process.wait()
+        self.errors.close()
