@@ -23,16 +23,11 @@ from telemetry import Telemetry  # noqa: E402
 
 
 def read_cases(name):
-    """(name, ranks, problem text) of each line of a file of bench/cases, or of a path."""
+    """The objects {"case", "ranks", "problem"} of a file of bench/cases, or of a path."""
     path = pathlib.Path(name)
     if not path.is_file():
-        path = HERE / "cases" / f"{name}.txt"
-    cases = []
-    for line in path.read_text(encoding="ascii").splitlines():
-        if line.strip() and not line.startswith("#"):
-            case, ranks, text = line.split(maxsplit=2)
-            cases.append((case, int(ranks), text))
-    return cases
+        path = HERE / "cases" / f"{name}.jsonl"
+    return [json.loads(line) for line in path.read_text(encoding="ascii").splitlines()]
 
 
 def log(text):
@@ -53,7 +48,7 @@ def parse_arguments(words):
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--cases", required=True, help="a file of bench/cases without its .txt, or a path")
+    add("--cases", required=True, help="a file of bench/cases without its .jsonl, or a path")
     add("--match", default="", help="regular expression: cases whose name holds it")
     add("--arms", required=True, help="comma-separated; NAME@1 runs on one rank")
     add("--out", required=True, type=pathlib.Path, help="JSON lines, appended to")
@@ -91,14 +86,15 @@ def main(words):
     meter = Telemetry()
     broken = written = 0
     with open(arguments.out, "a", encoding="ascii") as out:
-        for name, ranks, text in read_cases(arguments.cases):
+        for case in read_cases(arguments.cases):
+            name = case["case"]
             if not re.search(arguments.match, name):
                 continue
             if time.monotonic() - begin > arguments.budget:
                 log(f"{name}: not started, the budget of {arguments.budget:.0f} s is spent")
                 continue
-            case = Case(name, text, ranks, arguments.arms.split(","), settings, log)
-            record = case.run(meter)
+            record = Case(name, case["problem"], case["ranks"], arguments.arms.split(","),
+                          settings, log).run(meter)
             new = list(rows(record, settings, common))
             log(f"{name} after {time.monotonic() - begin:.0f} s"
                 + (f", unstable: {'; '.join(record.unstable)}" if record.unstable else ""))

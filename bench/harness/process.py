@@ -28,7 +28,8 @@ class ArmProcess:
             )
         except OSError as error:
             raise ArmFailed(f"cannot start {command[0]}: {error.strerror}") from error
-        threading.Thread(target=self._read, daemon=True).start()
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
 
     def _read(self):
         for line in self.process.stdout:
@@ -70,12 +71,19 @@ class ArmProcess:
         return self._answer(line.split()[0], timeout)
 
     def end(self):
-        """Asks it to leave, and makes it after ten seconds."""
+        """Asks it to leave, and makes it after ten seconds. May be called again."""
+        if self.errors.closed:
+            return
         try:
-            self.process.stdin.write("end\n")
-            self.process.stdin.close()
+            with self.process.stdin as stdin:
+                stdin.write("end\n")
+        except OSError:
+            pass  # it has left
+        try:
             self.process.wait(timeout=10)
-        except (OSError, subprocess.TimeoutExpired):
+        except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        self.reader.join()
+        self.process.stdout.close()
         self.errors.close()

@@ -97,6 +97,7 @@ class Case:
 
     def _fail(self, arm, message):
         arm.failure = message
+        arm.rounds, arm.graphs = [], []
         self.log(f"{self.record.name}: {arm.name}: {message}")
         process = self.live.pop(arm.name, None)
         if process is not None:
