@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The harness of bench/ without a GPU: orders, figures, sessions with fake arms, the row checker."""
+"""The harness of bench/ without a GPU: orders, figures, sessions with fake arms, row rules."""
 
 import copy
 import itertools
