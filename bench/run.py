@@ -81,7 +81,7 @@ def settings_of(arguments):
 def main(words):
     arguments = parse_arguments(words)
     settings = settings_of(arguments)
-    common = {"run_id": time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()), 
+    common = {"run_id": time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()),
               "commit": arguments.commit or commit(), "fingerprint": fingerprint(settings.longspan)}
     begin = time.monotonic()
     meter = Telemetry()

@@ -173,6 +173,9 @@ class Server:
 
 
 def one_line(error):
+    """The error that came first: leaving a broken capture raises another one."""
+    while error.__context__ is not None:
+        error = error.__context__
     return f"{type(error).__name__}: {' '.join(str(error).split())}"[:400]
 
 

@@ -15,13 +15,15 @@ def replays(peer, forward_only):
             if not forward_only:
                 peer.backward()
     torch.cuda.current_stream().wait_stream(side)
+    torch.cuda.synchronize()
+    peer.o = peer.grads = None  # nothing of another stream is freed during a capture
     forward = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(forward):
+    with torch.cuda.graph(forward, capture_error_mode="thread_local"):
         peer.forward()
     if forward_only:
         return forward.replay, None
     backward = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(backward, pool=forward.pool()):
+    with torch.cuda.graph(backward, pool=forward.pool(), capture_error_mode="thread_local"):
         peer.backward()
     return forward.replay, backward.replay
 
