@@ -64,6 +64,8 @@ def parse_arguments(words):
     add("--slice-seconds", type=float, default=standard.slice_seconds,
         help="fewer iterations where they would take longer than this, down to 5")
     add("--graph", action="store_true", help="also record CUDA graphs and time replays")
+    add("--check-flops", type=float, default=standard.check_flops,
+        help="problems of more are checked at half their lengths, and so on")
     add("--no-check", action="store_true", help="no float64 check; such rows break a rule")
     add("--no-yardstick", action="store_true", help="no cuBLAS product in each round")
     add("--commit", help="of the program, where the harness lies in no clone")
@@ -73,7 +75,7 @@ def parse_arguments(words):
 
 def settings_of(arguments):
     names = ("longspan", "device", "direction", "cycles", "fresh", "warm_seconds", "warmup",
-             "iterations", "slice_seconds", "graph")
+             "iterations", "slice_seconds", "graph", "check_flops")
     chosen = {name: getattr(arguments, name) for name in names}
     return Settings(**chosen, check=not arguments.no_check, yardstick=not arguments.no_yardstick)
 

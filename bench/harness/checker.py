@@ -1,5 +1,6 @@
 """The rules of a row. A row that breaks one is no measurement."""
 
+import dataclasses
 import math
 
 import problem as problems
@@ -55,6 +56,12 @@ def correctness(row):
     errors = row["relative_rms"]
     if not isinstance(errors, dict):
         return ["relative_rms is missing: the arm was not checked against float64"]
+    if not row["checked_problem"]:
+        return ["checked_problem is missing"]
+    timed, checked = problems.parse(row["problem"]), problems.parse(row["checked_problem"])
+    lengths = {"q_lengths": timed.q_lengths, "k_lengths": timed.k_lengths}
+    if dataclasses.replace(checked, **lengths) != timed:
+        return ["checked_problem is not the problem, nor a shorter one of its kind"]
     found = [f"relative_rms has no {name}" for name in sorted(expected - errors.keys())]
     found += [f"relative_rms of {name} is {value!r}" for name, value in errors.items()
               if not isinstance(value, (int, float)) or not math.isfinite(value)]

@@ -93,6 +93,30 @@ def flops(problem, direction):
     return per_pair * visible_pairs(problem) * problem.heads_q
 
 
+def halved(text):
+    """The same problem on half of each length; None where a length does not allow it."""
+    words = []
+    for word in text.split():
+        key, _, value = word.partition("=")
+        if key in ("lengths", "kv_lengths"):
+            lengths = integers(value)
+            if any(length % 8 for length in lengths):
+                return None
+            word = f"{key}={','.join(str(length // 2) for length in lengths)}"
+        words.append(word)
+    return " ".join(words)
+
+
+def small_enough(text, most_flops):
+    """The problem, or a shorter one of its kind where both directions count more FLOPs."""
+    while flops(parse(text), "both") > most_flops:
+        shorter = halved(text)
+        if shorter is None:
+            break
+        text = shorter
+    return text
+
+
 def tensor_bytes(problem, forward_only=False):
     """Of q, k, v, o, lse and, with backward, dout, dq, dk, dv."""
     size = FLOAT_BYTES[problem.dtype]

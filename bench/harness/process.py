@@ -63,11 +63,18 @@ class ArmProcess:
         return self._answer("ready", timeout)
 
     def ask(self, line, timeout):
+        self.send(line)
+        return self.receive(line, timeout)
+
+    def send(self, line):
         try:
             self.process.stdin.write(line + "\n")
             self.process.stdin.flush()
         except OSError as error:
             raise ArmFailed(f"is gone: {self._last_words()}") from error
+
+    def receive(self, line, timeout):
+        """The answer to a line that was sent."""
         return self._answer(line.split()[0], timeout)
 
     def end(self):

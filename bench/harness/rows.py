@@ -10,7 +10,8 @@ CONVENTION_FIELDS = (
     "host_us", "fingerprint",
 )
 PROTOCOL_FIELDS = (
-    "status", "message", "mean_us", "wall_us", "graph_us", "graph_reason", "round_us",
+    "status", "message", "checked_problem", "mean_us", "wall_us", "graph_us", "graph_reason",
+    "round_us",
     "yardstick_tflops", "orders", "processes", "warm_seconds", "warmup", "iterations",
     "peak_bytes", "audit", "telemetry", "stable", "unstable",
 )
@@ -124,6 +125,7 @@ def graph_figures(arm, direction):
 
 def protocol(record, settings):
     return {
+        "checked_problem": record.checked_problem,
         "orders": record.orders,
         "processes": settings.fresh,
         "warm_seconds": settings.warm_seconds,

@@ -4,6 +4,7 @@ import dataclasses
 import os
 import time
 
+import problem as problems
 import ratios
 import telemetry
 from arms import YARDSTICK, UnknownArm, make_arm
@@ -26,6 +27,7 @@ class Settings:
     slice_seconds: float = 0.5  # of timed work at most, but five iterations at least
     graph: bool = False
     check: bool = True
+    check_flops: float = 1e13  # longer problems are checked at half their lengths, and so on
     yardstick: bool = True
     start_timeout: float = 300
     timeout: float = 300
@@ -56,6 +58,7 @@ class CaseRecord:
     name: str
     problem: str
     ranks: int
+    checked_problem: str = None
     arms: list = dataclasses.field(default_factory=list)
     yardstick: ArmRecord = None
     orders: list = dataclasses.field(default_factory=list)  # of the arms that were timed
@@ -72,7 +75,6 @@ class Case:
         self.settings = settings
         self.log = log
         self.record = CaseRecord(name, problem, ranks)
-        self.commands = {}
         self.live = {}
         for arm_name in dict.fromkeys(arm_names):
             self.record.arms.append(self._known(arm_name))
@@ -82,14 +84,16 @@ class Case:
     def _known(self, name):
         record = ArmRecord(name)
         try:
-            s = self.settings
-            arm = make_arm(name, self.record.problem, self.record.ranks, s.device, s.direction,
-                           s.longspan, s.graph)
+            arm = self._arm(name, self.record.problem)
             record.ranks, record.processes = arm.ranks, arm.processes
-            self.commands[name] = arm.command
         except UnknownArm as error:
             self._fail(record, str(error))
         return record
+
+    def _arm(self, name, problem):
+        s = self.settings
+        return make_arm(name, problem, self.record.ranks, s.device, s.direction, s.longspan,
+                        s.graph)
 
     def _all(self):
         yardstick = [self.record.yardstick] if self.record.yardstick else []
@@ -106,27 +110,28 @@ class Case:
     def _ask(self, arm, line):
         """The answer, or None after the arm has failed."""
         begin = time.monotonic()
-        try:
-            answer = self.live[arm.name].ask(line, self.settings.timeout)
-        except ArmFailed as error:
-            self._fail(arm, str(error))
-            return None
+        answer = self._try(arm, lambda process: process.ask(line, self.settings.timeout))
         arm.spans.append((begin, time.monotonic()))
         return answer
 
-    def start(self):
+    def _try(self, arm, action):
+        try:
+            return action(self.live[arm.name])
+        except ArmFailed as error:
+            self._fail(arm, str(error))
+            return None
+
+    def start(self, problem=None):
         """All arms at once: none is timed yet."""
         environment = {**os.environ, **NO_MULTICAST}
         for arm in self._all():
             try:
-                self.live[arm.name] = ArmProcess(self.commands[arm.name], environment)
+                command = self._arm(arm.name, problem or self.record.problem).command
+                self.live[arm.name] = ArmProcess(command, environment)
             except ArmFailed as error:
                 self._fail(arm, str(error))
         for arm in self._all():
-            try:
-                arm.ready = self.live[arm.name].ready(self.settings.start_timeout)
-            except ArmFailed as error:
-                self._fail(arm, str(error))
+            arm.ready = self._try(arm, lambda process: process.ready(self.settings.start_timeout))
 
     def stop(self):
         for process in self.live.values():
@@ -134,13 +139,22 @@ class Case:
         self.live = {}
 
     def check(self):
-        for arm in self.record.arms:
-            if not arm.alive:
-                continue
-            arm.check = self._ask(arm, "check")
-            if arm.check is not None and not arm.check["pass"]:
+        """All arms at once, as at the start."""
+        checkable = problems.small_enough(self.record.problem, self.settings.check_flops)
+        self.record.checked_problem = checkable
+        self.start(checkable)
+        checked = [arm for arm in self.record.arms if arm.alive]
+        for arm in checked:
+            self._try(arm, lambda process: process.send("check"))
+        for arm in checked:
+            if arm.alive:
+                arm.check = self._try(
+                    arm, lambda process: process.receive("check", self.settings.timeout))
+            if arm.alive and not arm.check["pass"]:
                 failed = "; ".join(arm.check["failed"])
                 self._fail(arm, f"wrong results, so not timed: {failed}")
+        if checkable != self.record.problem:
+            self.stop()
 
     def warm(self):
         for arm in self._all():
@@ -199,9 +213,10 @@ class Case:
 
     def run(self, meter):
         try:
-            self.start()
             if self.settings.check:
                 self.check()
+            if not self.live:
+                self.start()
             self.warm()
             self.choose_iterations()
             if self.settings.device != "cpu":

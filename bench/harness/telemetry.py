@@ -15,7 +15,7 @@ INTERVAL_MS = 100
 # chips run under load.
 BAD_REASONS = {0x08: "hardware slowdown", 0x20: "software thermal slowdown",
                0x40: "hardware thermal slowdown", 0x80: "power brake"}
-MOST_DEGREES = 15  # spread of temperature within a window
+MOST_DEGREES = 15  # spread of a GPU's temperature within a window
 MOST_YARDSTICK_SPREAD = 1.1  # fastest over slowest round of the yardstick
 
 Sample = collections.namedtuple("Sample", "at uuid power limit sm_mhz mem_mhz degrees reasons busy")
@@ -93,13 +93,12 @@ def unstable_reasons(samples, foreign, yardstick_spread):
     for sample in samples:
         reasons |= sample.reasons
     found += [text for bit, text in BAD_REASONS.items() if reasons & bit]
-    if samples:
-        degrees = [sample.degrees for sample in samples]
+    for uuid in sorted({sample.uuid for sample in samples}):
+        mine = [sample for sample in samples if sample.uuid == uuid]
+        degrees = [sample.degrees for sample in mine]
         if max(degrees) - min(degrees) > MOST_DEGREES:
             found.append(f"temperature from {min(degrees):.0f} to {max(degrees):.0f} C")
-        if len({(sample.uuid, sample.limit) for sample in samples}) > len(
-            {sample.uuid for sample in samples}
-        ):
+        if len({sample.limit for sample in mine}) > 1:
             found.append("the power limit changed")
     if foreign:
         found.append(f"{foreign} foreign processes on the GPU")

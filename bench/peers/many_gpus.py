@@ -1,6 +1,7 @@
 """Peers over several GPUs: one process a rank, the default process group over them all."""
 
 import contextlib
+import os
 
 import torch
 import torch.distributed as distributed
@@ -10,11 +11,23 @@ from peer import AutogradPeer, left_window, need, need_plain
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 
-def head_and_tail(length, ranks, rank):
-    """Tokens of a rank: pieces r and 2N-1-r of 2N, so that causal work is equal."""
-    need(length % (2 * ranks) == 0, f"lengths divisible by {2 * ranks}")
-    pieces = torch.arange(length, device="cuda").chunk(2 * ranks)
-    return torch.cat([pieces[rank], pieces[2 * ranks - 1 - rank]])
+def head_and_tail(lengths, ranks, rank):
+    """Tokens of a rank: of each sequence pieces r and 2N-1-r of 2N, so causal work is equal."""
+    tokens, first = [], 0
+    for length in lengths:
+        need(length > 0 and length % (2 * ranks) == 0, f"lengths divisible by {2 * ranks}")
+        pieces = torch.arange(first, first + length, device="cuda").chunk(2 * ranks)
+        tokens += [pieces[rank], pieces[2 * ranks - 1 - rank]]
+        first += length
+    return torch.cat(tokens)
+
+
+def packed_arguments(lengths):
+    """What TransformerEngine takes beside packed tensors."""
+    ends = torch.tensor([0, *lengths]).cumsum(0).to(torch.int32).cuda()
+    names = ("cu_seqlens_q", "cu_seqlens_kv", "cu_seqlens_q_padded", "cu_seqlens_kv_padded")
+    return {**dict.fromkeys(names, ends), "max_seqlen_q": max(lengths),
+            "max_seqlen_kv": max(lengths)}
 
 
 class TorchContextParallel(HeadsFirst, AutogradPeer):
@@ -47,33 +60,48 @@ class TorchContextParallel(HeadsFirst, AutogradPeer):
         super().__init__(attention, *(view.clone() for view in views))
 
 
+# TransformerEngine's own kernels of choice here: cuDNN.
+FUSED = {"NVTE_FUSED_ATTN": "1", "NVTE_FLASH_ATTN": "0", "NVTE_UNFUSED_ATTN": "0"}
+
+
+def mask_name(problem, packed):
+    return ("padding_" if packed else "") + ("causal" if problem.causal else "no_mask")
+
+
 class TransformerEngine(AutogradPeer):
     """TransformerEngine's DotProductAttention; `mode`: p2p, all_gather or a2a."""
 
     can_record = False
 
     def __init__(self, inputs, mode):
+        for name, value in FUSED.items():
+            os.environ.setdefault(name, value)
         import transformer_engine.pytorch as te
 
         problem = inputs.problem
-        need_plain(problem, window=mode != "p2p")
-        need(len(problem.q_lengths) == 1, "one sequence")
+        need_plain(problem, window=mode != "p2p", packed=True)
+        lengths = problem.q_lengths
+        packed = self.packed = len(lengths) > 1
         ranks, rank = distributed.get_world_size(), distributed.get_rank()
-        self.tokens = head_and_tail(problem.q_lengths[0], ranks, rank)
+        self.tokens = head_and_tail(lengths, ranks, rank)
         left = left_window(problem)
         dims = problem.dim if problem.dim == problem.dim_v else (problem.dim, problem.dim_v)
         module = te.DotProductAttention(
             problem.heads_q, dims, num_gqa_groups=problem.heads_kv, attention_dropout=0.0,
-            qkv_format="bshd", attn_mask_type="causal" if problem.causal else "no_mask",
+            qkv_format="thd" if packed else "bshd", attn_mask_type=mask_name(problem, packed),
             window_size=None if left is None else (left, 0))
         group = distributed.new_group(backend="nccl")
         module.set_context_parallel_group(group, list(range(ranks)), torch.cuda.Stream(), mode)
         self.width = problem.dim_v
-        q, k, v, dout = (t[self.tokens][None] for t in (inputs.q, inputs.k, inputs.v, inputs.dout))
-        super().__init__(module, q, k, v, dout.flatten(-2))
+        arguments = packed_arguments(lengths) if packed else {}
+        views = [t[self.tokens] for t in (inputs.q, inputs.k, inputs.v, inputs.dout.flatten(-2))]
+        if not packed:
+            views = [view[None] for view in views]
+        super().__init__(lambda q, k, v: module(q, k, v, **arguments), *views)
 
     def rows(self, tensor):
-        return tensor.unflatten(-1, (-1, self.width))[0] if tensor.dim() == 3 else tensor[0]
+        rows = tensor if self.packed else tensor[0]
+        return rows if rows.dim() == 3 else rows.unflatten(-1, (-1, self.width))  # o is flat
 
 
 MANY_GPUS = {

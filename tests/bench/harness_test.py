@@ -11,6 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "bench" / "harness")]
 
 import arms  # noqa: E402
+import check_rows  # noqa: E402
 import orders  # noqa: E402
 import problem as problems  # noqa: E402
 import ratios  # noqa: E402
@@ -94,6 +95,14 @@ class Figures(unittest.TestCase):
         self.assertEqual(problems.flops(problem, "forward"), 2 * 12 * 13 * 4)
         self.assertEqual(problems.flops(problem, "backward"), 2 * 32 * 13 * 4)
 
+    def test_long_problems_are_checked_on_short_ones(self):
+        text = "dtype=bf16 heads=1/1 dim=1 lengths=64,32 mask=none window=9,0"
+        self.assertEqual(problems.small_enough(text, 1e9), text)
+        short = text.replace("64,32", "16,8")
+        self.assertEqual(
+            problems.small_enough(text, problems.flops(problems.parse(short), "both")), short)
+        self.assertEqual(problems.small_enough(text, 1), text.replace("64,32", "8,4"))
+
     def test_cases_are_problems(self):
         for name in ("headline", "two_gpus"):
             cases = run.read_cases(name)
@@ -135,6 +144,14 @@ class Sessions(unittest.TestCase):
         self.assertEqual(row["host_us"], 12)
         self.assertEqual(row["extra_bytes"], 64)
 
+    def test_a_check_on_a_shorter_problem_has_processes_of_its_own(self):
+        made, record = measured(["longspan", "cpu/wrong"], check_flops=1)
+        self.assertEqual(violations(made), [])
+        self.assertEqual(record.checked_problem, TEXT.replace("64", "4"))
+        row = of(made, "longspan", "both")
+        self.assertEqual(row["problem"], TEXT)
+        self.assertEqual([r["status"] for r in made if r["arm"] == "cpu/wrong"], ["failed"])
+
     def test_fresh_processes_for_each_order(self):
         settings = Settings(longspan=FAKE, device="cpu", warm_seconds=0, warmup=0, iterations=2,
                             yardstick=False)
@@ -168,6 +185,13 @@ class Sessions(unittest.TestCase):
         self.assertIn("</svg>", draw([]))
 
 
+class KeptRows(unittest.TestCase):
+    def test_they_keep_the_rules(self):
+        for path in (ROOT / "bench" / "results").glob("*.jsonl"):
+            if path.name != "host.jsonl":  # by google-benchmark programs, with fewer fields
+                self.assertEqual(violations(check_rows.read_rows(path)), [], path.name)
+
+
 class Checker(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -199,6 +223,8 @@ class Checker(unittest.TestCase):
             "rate": {"tflops": 1e9},
             "bytes": {"extra_bytes": -5},
             "unchecked": {"relative_rms": None},
+            "check of another problem": {"checked_problem": TEXT.replace("causal", "none")},
+            "check of nothing": {"checked_problem": None},
             "error of dq missing": {"relative_rms": lambda e: {"o": e["o"]}},
             "error not finite": {"relative_rms": lambda e: {**e, "o": None}},
             "no wall": {"wall_us": None},
