@@ -1,10 +1,17 @@
 """An arm as a live process that answers lines with JSON."""
 
 import json
+import pathlib
 import queue
+import re
 import subprocess
 import tempfile
 import threading
+
+
+COMPLAINT = re.compile("warn|error|leak|fail", re.IGNORECASE)
+MOST_COMPLAINTS = 5
+LIBRARY = re.compile(r"/lib(cudnn|cublas|cublasLt|nccl|cudart|cuda|longspan)\.so")
 
 
 class ArmFailed(RuntimeError):
@@ -53,10 +60,22 @@ class ArmProcess:
             raise ArmFailed(f"answered '{answer['event']}' to '{event}'")
         return answer
 
+    def libraries(self):
+        """Paths of the CUDA libraries in the process."""
+        try:
+            maps = pathlib.Path(f"/proc/{self.process.pid}/maps").read_text(encoding="utf-8")
+        except OSError:
+            return []
+        paths = {line.split(maxsplit=5)[-1] for line in maps.splitlines() if LIBRARY.search(line)}
+        return sorted(paths)
+
+    def _error_lines(self):
+        self.errors.seek(0)
+        return [line for line in self.errors.read().splitlines() if line.strip()]
+
     def _last_words(self):
         code = self.process.wait(timeout=10)
-        self.errors.seek(0)
-        lines = [line for line in self.errors.read().splitlines() if line.strip()]
+        lines = self._error_lines()
         return f"exit code {code}; {' | '.join(lines[-3:]) or 'nothing on standard error'}"
 
     def ready(self, timeout):
@@ -78,9 +97,10 @@ class ArmProcess:
         return self._answer(line.split()[0], timeout)
 
     def end(self):
-        """Asks it to leave, and makes it after ten seconds. May be called again."""
+        """Asks it to leave, and makes it after ten seconds. Returns what it complained of on
+        standard error, its shutdown included, and nothing when it is called again."""
         if self.errors.closed:
-            return
+            return []
         try:
             with self.process.stdin as stdin:
                 stdin.write("end\n")
@@ -93,4 +113,6 @@ class ArmProcess:
             self.process.wait()
         self.reader.join()
         self.process.stdout.close()
+        complaints = [line for line in self._error_lines() if COMPLAINT.search(line)]
         self.errors.close()
+        return complaints[:MOST_COMPLAINTS]

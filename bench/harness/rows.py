@@ -13,7 +13,7 @@ PROTOCOL_FIELDS = (
     "status", "message", "checked_problem", "mean_us", "wall_us", "graph_us", "graph_reason",
     "round_us",
     "yardstick_tflops", "orders", "processes", "warm_seconds", "warmup", "iterations",
-    "peak_bytes", "audit", "telemetry", "stable", "unstable",
+    "peak_bytes", "audit", "libraries", "complaints", "telemetry", "stable", "unstable",
 )
 FIELDS = CONVENTION_FIELDS + PROTOCOL_FIELDS
 YARDSTICK_FLOPS = 2 * 8192**3
@@ -156,6 +156,8 @@ def passed_row(record, arm, direction):
         "wall_us": wall if only or direction == "both" else None,
         **graph_figures(arm, direction),
         "audit": arm.ready["audit"],
+        "libraries": arm.libraries,
+        "complaints": arm.complaints,
     }
 
 
@@ -178,6 +180,6 @@ def rows(record, settings, common):
             row.update(common)
             row.update(protocol(record, settings))
             row.update(case=record.name, direction=direction, arm=arm.name, ranks=arm.ranks)
-            if arm.ready and "libraries" in arm.ready:
-                row["fingerprint"] = {**row["fingerprint"], "libraries": arm.ready["libraries"]}
+            if arm.ready and "versions" in arm.ready:
+                row["fingerprint"] = {**row["fingerprint"], "versions": arm.ready["versions"]}
             yield row

@@ -47,6 +47,8 @@ class ArmRecord:
     graphs: list = dataclasses.field(default_factory=list)
     spans: list = dataclasses.field(default_factory=list)
     failure: str = None
+    libraries: list = dataclasses.field(default_factory=list)
+    complaints: list = dataclasses.field(default_factory=list)
 
     @property
     def alive(self):
@@ -134,8 +136,10 @@ class Case:
             arm.ready = self._try(arm, lambda process: process.ready(self.settings.start_timeout))
 
     def stop(self):
-        for process in self.live.values():
-            process.end()
+        for arm in self._all():
+            if arm.name in self.live:
+                arm.libraries = self.live[arm.name].libraries()
+                arm.complaints = self.live[arm.name].end()
         self.live = {}
 
     def check(self):

@@ -28,15 +28,15 @@ PACKAGES = ("torch", "flash-attn-4", "ffpa-attn", "nvidia-cudnn-frontend", "nvid
             "transformer_engine")
 
 
-def libraries():
-    versions = {"cudnn": torch.backends.cudnn.version(), "cuda": torch.version.cuda,
+def versions():
+    found = {"cudnn": torch.backends.cudnn.version(), "cuda": torch.version.cuda,
                 "nccl": ".".join(map(str, torch.cuda.nccl.version()))}
     for package in PACKAGES:
         try:
-            versions[package] = importlib.metadata.version(package)
+            found[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return versions
+    return found
 
 
 class Server:
@@ -94,11 +94,11 @@ class Server:
         backend = {"provider": self.arguments.arm, "strategy": None, "partition": None}
         return {
             "problem": self.arguments.problem,
-            "version": libraries()["torch"],
+            "version": versions()["torch"],
             "ranks": self.ranks.count,
             "gpus": self.ranks.gpus,
             "device": torch.cuda.get_device_name(),
-            "libraries": libraries(),
+            "versions": versions(),
             "graph_reason": self.graph_reason,
             "audit": {
                 "forward": backend,
