@@ -50,6 +50,8 @@ THIRD_PARTY = {
     "mpi.h": ["src/comm/mpi", "tests/comm"],
     "hwy/": ["src/providers/cpu", "tests/providers"],
     "libxsmm": ["src/providers/cpu"],
+    "cuda.h": ["src/cuda"],
+    "nccl.h": ["src/comm/nccl"],
     "cuda_": ["src/cuda", "src/providers/cuda", "src/providers/cudnn", "tests/gpu",
               "tools/longspan"],
     "cudnn_frontend": ["src/providers/cudnn"],
@@ -64,7 +66,7 @@ C_STANDARD = {f"{name}.h" for name in (
     "assert ctype errno float inttypes limits math signal stdbool stddef stdint stdio stdlib "
     "string time").split()}
 SYSTEM = {"dlfcn.h", "fcntl.h", "immintrin.h", "link.h", "pthread.h", "sched.h", "unistd.h",
-          "spawn.h", "malloc.h"}
+          "spawn.h", "malloc.h", "sys/mman.h", "sys/wait.h"}
 # Layer 5 sees the public headers alone; tests may look inside.
 OUTSIDE = ("tools", "bench", "examples")
 

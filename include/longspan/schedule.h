@@ -22,8 +22,7 @@ enum class StepKind {
   kAttend,          // forward tiles into carried O and LSE
   kAttendBackward,  // backward tiles added to dq, dk, dv
   kDelta,           // delta = rowsum(dout * o)
-  kSend,
-  kRecv,
+  kSendRecv,       // at most one message to a rank and one from a rank
   kAllGather,      // every rank's keys and values to the ranks that need them
   kReduceScatter,  // every rank's partial gradients to their owners, who add them up
   kAllToAll,       // sequence layout to head layout, or back
@@ -171,7 +170,8 @@ std::span<const Strategy* const> strategies();
 Result<const Strategy*> find_strategy(std::string_view name);
 
 /// Proves the schedules of all ranks of one direction together: every send meets its recv with
-/// equal bytes and contents and nothing deadlocks; every visible pair is computed exactly once per
+/// equal bytes and contents, and nothing deadlocks even where each rank's transfers run one after
+/// the other in the order of the list; every visible pair is computed exactly once per
 /// head, from rows that hold its tokens; no buffer is read before it was written, or shares bytes
 /// with one still in use; all partial results reach their owner exactly once; every row of every
 /// output is written. The error names rank, step and buffer.

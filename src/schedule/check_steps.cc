@@ -8,7 +8,7 @@ namespace longspan::proof {
 namespace {
 
 bool is_transfer_kind(StepKind kind) {
-  return kind == StepKind::kSend || kind == StepKind::kRecv || kind == StepKind::kAllGather ||
+  return kind == StepKind::kSendRecv || kind == StepKind::kAllGather ||
          kind == StepKind::kReduceScatter || kind == StepKind::kAllToAll;
 }
 
@@ -71,6 +71,9 @@ class StepCheck {
       return fail("fills belong to fill and sink steps");
     }
     if (step_.messages.empty() == transfer) return fail("messages belong to transfer steps");
+    if (step_.kind == StepKind::kSendRecv && step_.messages.size() > 2) {
+      return fail(fmt::format("{} messages", step_.messages.size()));
+    }
     return {};
   }
 

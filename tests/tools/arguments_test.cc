@@ -104,7 +104,7 @@ const BadLine kBadLines[] = {
     {{"run", "--provider", "require:gpu"}, "--provider require:gpu"},
     {{"run", "--provider", "sideways=auto"}, "'sideways' is no direction"},
     {{"run", "--provider", "auto", "--provider", "auto"}, "was given before"},
-    {{"run", "--communicator", "pigeon"}, "one of threads, mpi"},
+    {{"run", "--communicator", "pigeon"}, "one of threads, mpi, peer, nccl, composite"},
     {{"run", "--check", "fp32"}, "one of fp64, none"},
     {{"schedule", "--direction", "up"}, "one of forward, backward"},
     {{"schedule", "--ranks", "2", "--rank", "2"}, "--rank 2: a whole number from 0 to 1"},

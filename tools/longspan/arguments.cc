@@ -112,7 +112,8 @@ Result<Arguments> checked(Raw raw) {
   LONGSPAN_CHECK_OK(check_numbers(raw));
   Arguments& arguments = raw.arguments;
   LONGSPAN_TRY(arguments.seed, parse_seed(raw.seed));
-  LONGSPAN_CHECK_OK(check_word("--communicator", arguments.communicator, {"threads", "mpi"}));
+  LONGSPAN_CHECK_OK(check_word("--communicator", arguments.communicator,
+                               {"threads", "mpi", "peer", "nccl", "composite"}));
   LONGSPAN_CHECK_OK(check_word("--check", arguments.check, {"fp64", "none"}));
   LONGSPAN_CHECK_OK(check_word("--format", arguments.format, {"markdown", "json"}));
   LONGSPAN_CHECK_OK(check_word("--direction", raw.direction, {"forward", "backward"}));

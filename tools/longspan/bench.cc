@@ -59,6 +59,7 @@ Result<std::unique_ptr<Arm>> make_arm(const Arguments& arguments) {
   }
   auto arm = std::make_unique<Arm>();
   LONGSPAN_TRY(arm->task.topology, make_topology(arguments));
+  arm->task.communicator = arguments.communicator;
   LONGSPAN_TRY(arm->task.options, make_options(arguments));
   LONGSPAN_TRY(const Source source,
                resolve_source(arguments.problem, arguments.input, arguments.seed));

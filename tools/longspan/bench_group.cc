@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "communicators.h"
 #include "progress.h"
 #include "reference.h"
 
@@ -67,15 +68,18 @@ Slice slower(const Slice& a, const Slice& b) {
 
 Result<std::unique_ptr<BenchGroup>> BenchGroup::prepare(const GroupTask& task) {
   std::unique_ptr<BenchGroup> group(new BenchGroup(task.device));
-  LONGSPAN_TRY(group->communicators_, make_thread_ranks(task));
-  const size_t ranks = group->communicators_.size();
+  LONGSPAN_TRY(
+      const MakeRank make_rank,
+      make_ranks({.name = task.communicator, .topology = task.topology, .devices = task.devices}));
+  const auto ranks = static_cast<size_t>(task.topology.ranks());
   group->ranks_.resize(ranks);
   LONGSPAN_CHECK_OK(on_all_ranks(ranks, [&](size_t rank) -> Status {
+    LONGSPAN_TRY(auto communicator, make_rank(rank));
     LONGSPAN_TRY(
         group->ranks_[rank],
         BenchRank::make({.inputs = task.inputs,
                          .options = task.options,
-                         .communicator = group->communicators_[rank],
+                         .communicator = std::move(communicator),
                          .device = task.devices.empty() ? task.device : task.devices[rank]}));
     return {};
   }));

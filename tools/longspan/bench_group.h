@@ -44,7 +44,6 @@ class BenchGroup {
   Status record();
 
   Device device_;  // of rank 0
-  std::vector<std::shared_ptr<Communicator>> communicators_;
   std::vector<std::unique_ptr<BenchRank>> ranks_;
   bool recorded_ = false;
   std::string graph_reason_ = "not asked for";

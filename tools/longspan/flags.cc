@@ -78,8 +78,9 @@ CLI::App* add_run(CLI::App& app, Raw& raw) {
                   "run so many times; the results must be equal bit for bit (default 1)");
   run->add_option(
       "--communicator", raw.arguments.communicator,
-      "threads: ranks in this process; mpi: this process is one rank, under mpirun (default "
-      "threads)");
+      "threads: ranks in this process; mpi: this process is one rank, under mpirun; peer, nccl: "
+      "ranks in this process on GPUs, for nccl one each; composite: threads or peer inside each "
+      "node, threads or nccl between nodes (default threads)");
   run->add_option("--device", raw.arguments.device, kDeviceHelp);
   run->add_option("--check", raw.arguments.check,
                   "fp64: every element against float64 attention; none (default fp64)");
@@ -98,8 +99,7 @@ void add_bench(CLI::App& app, Raw& raw) {
   bench->add_option("--seed", raw.seed, "seed of random inputs (default 0, or that of --input)");
   bench->add_option("--device", raw.arguments.device, kDeviceHelp);
   bench->add_option("--communicator", raw.arguments.communicator,
-                    "threads: ranks in this process; on GPUs by copies in stream order (default "
-                    "threads)");
+                    "threads, peer, nccl, composite, as in run (default threads)");
   bench->add_option("--check", raw.arguments.check,
                     "fp64: every element against float64 attention; none (default fp64)");
   bench->add_option("--warm", raw.arguments.warm_seconds,

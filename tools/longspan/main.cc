@@ -167,5 +167,6 @@ int main_words(const Words& words) {
 }  // namespace longspan::tool
 
 int main(int argc, char** argv) {
+  setenv("NCCL_NVLS_ENABLE", "0", 1);  // what the nccl communicator asks of its process
   return longspan::tool::main_words(std::vector<std::string>(argv + 1, argv + argc));
 }
