@@ -77,7 +77,8 @@ def settings_of(arguments):
     names = ("longspan", "device", "direction", "cycles", "fresh", "warm_seconds", "warmup",
              "iterations", "slice_seconds", "graph", "check_flops")
     chosen = {name: getattr(arguments, name) for name in names}
-    return Settings(**chosen, check=not arguments.no_check, yardstick=not arguments.no_yardstick)
+    yardstick = arguments.device != "cpu" and not arguments.no_yardstick
+    return Settings(**chosen, check=not arguments.no_check, yardstick=yardstick)
 
 
 def main(words):

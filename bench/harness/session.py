@@ -242,3 +242,5 @@ class Case:
         self.record.unstable = telemetry.unstable_reasons(
             self.record.samples, self.record.foreign, spread
         )
+        if yardstick and not yardstick.alive:
+            self.record.unstable.append(f"no yardstick: {yardstick.failure}")

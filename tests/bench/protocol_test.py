@@ -83,8 +83,8 @@ class Program(unittest.TestCase):
             out, cases = pathlib.Path(folder, "rows.jsonl"), pathlib.Path(folder, "cases.jsonl")
             plot = pathlib.Path(folder, "plot.svg")
             cases.write_text(json.dumps({"case": "small", "ranks": 1, "problem": TEXT}) + "\n")
-            flags = ["--device", "cpu", "--longspan", LONGSPAN, "--no-yardstick", "--warm-seconds",
-                     "0", "--iterations", "5", "--warmup", "1", "--out", out, "--cases", cases]
+            flags = ["--device", "cpu", "--longspan", LONGSPAN, "--warm-seconds", "0",
+                     "--iterations", "5", "--warmup", "1", "--out", out, "--cases", cases]
             subprocess.run([sys.executable, ROOT / "bench/run.py", *flags, "--arms",
                             "cpu/tiled,cpu/reference"], check=True)
             rows = [json.loads(line) for line in out.read_text().splitlines()]
