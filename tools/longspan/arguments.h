@@ -13,7 +13,7 @@ namespace longspan::tool {
 
 /// Flags after parsing; those of other commands keep their defaults.
 struct Arguments {
-  std::string command;  // run, explain, schedule, simulate, list, support
+  std::string command;  // run, bench, explain, schedule, simulate, list, support
   std::string problem;
   std::string input;
   std::string output;
@@ -37,6 +37,11 @@ struct Arguments {
   int fail_rank = -1;
   Direction direction = Direction::kForward;
   int rank = 0;
+  double warm_seconds = 3;
+  int warmup = 5;
+  int iterations = 50;
+  bool graph = false;
+  bool serve = false;
   bool all_ranks = false;
 
   int rank_count() const { return ranks.value_or(1); }

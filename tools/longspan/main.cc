@@ -24,6 +24,7 @@ using Words = std::vector<std::string>;
 
 Outcome dispatch(const Arguments& arguments, Session& session) {
   if (arguments.command == "run") return run_command(arguments, session);
+  if (arguments.command == "bench") return bench_command(arguments);
   if (arguments.command == "explain") return explain_command(arguments);
   if (arguments.command == "schedule") return schedule_command(arguments);
   if (arguments.command == "simulate") return simulate_command(arguments);

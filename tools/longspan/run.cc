@@ -8,7 +8,6 @@
 
 #include "commands.h"
 #include "group.h"
-#include "longspan/libraries.h"
 #include "options.h"
 #include "output_file.h"
 #include "result_file.h"
@@ -85,7 +84,6 @@ Result<Prepared> prepare(const Arguments& arguments, const Session& session) {
   LONGSPAN_TRY(prepared.options, make_options(arguments));
   LONGSPAN_TRY(prepared.source, resolve_source(arguments.problem, arguments.input, arguments.seed));
   const int threads = thread_count(arguments, session);
-  if (!arguments.cudnn.empty()) LONGSPAN_CHECK_OK(set_cudnn_path(arguments.cudnn));
   LONGSPAN_TRY(prepared.devices, make_devices(arguments, prepared.topology.ranks(), threads));
   prepared.device = prepared.devices[place_on_node(session)];
   if (!prepared.device.is_cuda()) prepared.devices.clear();
