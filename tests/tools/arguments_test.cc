@@ -63,6 +63,11 @@ TEST(CommandLine, LargeSeedsAndJsonToStandardOutput) {
   EXPECT_EQ(run.json, "-");
 }
 
+TEST(CommandLine, WhereCudnnIs) {
+  EXPECT_EQ(parsed({"run"}).cudnn, "");
+  EXPECT_EQ(parsed({"run", "--cudnn", "lib/cudnn"}).cudnn, "lib/cudnn");
+}
+
 struct BadLine {
   Words words;
   const char* message;
