@@ -96,7 +96,7 @@ struct Pair {
 
 /// In how many slices heads may be exchanged: where transfers run beside compute, unlike on a CPU.
 std::vector<int> slices_to_compare(const Setting& setting, const Device& device) {
-  if (!device.is_cuda() || setting.topology.ranks() == 1) return {1};
+  if (!device.is_cuda() || setting.topology.ranks() == 1) return {4};
   return {1, 2, 4};
 }
 
