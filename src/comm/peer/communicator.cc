@@ -115,6 +115,7 @@ Result<Request> PeerCommunicator::start_on(std::span<const Transfer> transfers, 
   if (!captured) LONGSPAN_CHECK_OK(follow_last(stream));
   LONGSPAN_CHECK_OK(flight->entry.record(stream));
   LONGSPAN_CHECK_OK(post_receives(*flight, stream));
+  if (!flight->sends.empty()) sending_.push_back(flight);
   LONGSPAN_CHECK_OK(progress());
   return Request{static_cast<int64_t>(index)};
 }
@@ -184,14 +185,18 @@ Status PeerCommunicator::copy(Flight& flight, Flight::Send& send, const Mailbox:
 }
 
 Status PeerCommunicator::progress() {
-  for (const auto& flight : flights_) {
-    if (!flight->open || flight->copies == flight->sends.size()) continue;
+  if (sending_.empty()) return {};
+  // One look for all sends: an offer that comes later must not pass an earlier send of its tag.
+  mailbox_.look();
+  for (Flight* const flight : sending_) {
     for (Flight::Send& send : flight->sends) {
       if (send.queued) continue;
       const Mailbox::Offer offer = mailbox_.find(send.transfer.peer, send.transfer.tag);
       if (offer.slot >= 0) LONGSPAN_CHECK_OK(copy(*flight, send, offer));
     }
   }
+  std::erase_if(sending_,
+                [](const Flight* flight) { return flight->copies == flight->sends.size(); });
   return {};
 }
 

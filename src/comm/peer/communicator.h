@@ -86,6 +86,7 @@ class PeerCommunicator final : public Communicator {
   Mailbox mailbox_;
   cuda::WordOperations words_;
   std::vector<std::unique_ptr<Flight>> flights_;
+  std::vector<Flight*> sending_;  // with copies to queue, in the order of their starts
   size_t next_flight_ = 0;
   const Flight* last_ = nullptr;  // that was waited for, and where
   Stream last_stream_;

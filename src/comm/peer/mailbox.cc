@@ -58,14 +58,20 @@ uint64_t Mailbox::sent(int peer, int slot) const {
   return region_.route(rank_, peer).slots[index(slot)].sent;
 }
 
-Mailbox::Offer Mailbox::find(int peer, uint32_t tag) {
-  Route& route = region_.route(peer, rank_);
-  Inbox& inbox = inboxes_[index(peer)];
-  const uint32_t count = route.count.load(std::memory_order_acquire);
-  for (; inbox.seen != count; ++inbox.seen) {
-    inbox.waiting.push_back(static_cast<int>(route.posted[inbox.seen % kSlots]));
+void Mailbox::look() {
+  for (int peer = 0; peer < region_.ranks(); ++peer) {
+    const Route& route = region_.route(peer, rank_);
+    Inbox& inbox = inboxes_[index(peer)];
+    const uint32_t count = route.count.load(std::memory_order_acquire);
+    for (; inbox.seen != count; ++inbox.seen) {
+      inbox.waiting.push_back(static_cast<int>(route.posted[inbox.seen % kSlots]));
+    }
   }
-  for (const int slot : inbox.waiting) {
+}
+
+Mailbox::Offer Mailbox::find(int peer, uint32_t tag) const {
+  const Route& route = region_.route(peer, rank_);
+  for (const int slot : inboxes_[index(peer)].waiting) {
     const Mail& mail = route.slots[index(slot)];
     if (mail.tag != tag) continue;
     return {.slot = slot,

@@ -33,15 +33,17 @@ class Mailbox {
     int slot = -1;  // none has come
     Letter letter;
   };
-  /// The oldest offer of `peer` with this tag that was neither taken nor refused.
-  Offer find(int peer, uint32_t tag);
+  /// Takes in the offers that peers have posted.
+  void look();
+  /// The oldest offer of `peer` with this tag, of those taken in and neither taken nor refused.
+  Offer find(int peer, uint32_t tag) const;
   /// `peer` may rely on it that the copy into its memory is queued.
   void take(int peer, int slot);
   void refuse(int peer, int slot, uint64_t sent);
 
  private:
   struct Inbox {
-    uint32_t seen = 0;         // slots of the route that were looked at
+    uint32_t seen = 0;         // slots of the route that were taken in
     std::vector<int> waiting;  // in order of posting
   };
 

@@ -103,6 +103,35 @@ TEST(PeerMessages, TheSameTagKeepsItsOrderFarAheadOfTheDevice) {
   });
 }
 
+TEST(PeerMessages, SeveralOfATagInFlightKeepTheirOrder) {
+  constexpr uint32_t kRounds = 200;
+  constexpr uint32_t kInFlight = 3;  // does not divide the number of flights that are reused
+  testkit::for_each_rank(ranks_on_device(2), [](std::shared_ptr<Communicator> own) {
+    const auto stream = must(cuda::OwnedStream::make());
+    const int peer = 1 - own->rank();
+    std::vector<uint32_t> sent(kRounds * kInFlight);
+    for (uint32_t i = 0; i < sent.size(); ++i) sent[i] = i + 1;
+    const Words out(sent), in(std::vector<uint32_t>(sent.size()));
+    for (uint32_t round = 0; round < kRounds; ++round) {
+      std::array<Request, kInFlight> requests;
+      for (uint32_t i = 0; i < kInFlight; ++i) {
+        const uint32_t at = round * kInFlight + i;
+        const std::array both = {Transfer{TransferKind::kSend, peer, 1,
+                                          static_cast<uint32_t*>(out.memory.data()) + at, 4},
+                                 Transfer{TransferKind::kRecv, peer, 1,
+                                          static_cast<uint32_t*>(in.memory.data()) + at, 4}};
+        requests[i] = must(own->start_on(both, stream.get()));
+      }
+      for (const Request request : requests) {
+        expect_ok(own->wait_on(request, stream.get(), kPatience));
+      }
+      if (round % 7 == 0) expect_ok(cuda::synchronize(stream.get()));
+    }
+    expect_ok(cuda::synchronize(stream.get()));
+    EXPECT_EQ(in.read(), sent);
+  });
+}
+
 TEST(PeerMessages, DifferentSizesAreAnErrorOnBothSides) {
   testkit::for_each_rank(ranks_on_device(2), [](std::shared_ptr<Communicator> own) {
     const auto stream = must(cuda::OwnedStream::make());

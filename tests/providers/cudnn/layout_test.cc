@@ -79,6 +79,12 @@ TEST(CudnnLayout, WhatIsNotAlignedIsCopied) {
   EXPECT_FALSE(layout_of(shifted, group, false, 4).direct);
 }
 
+TEST(CudnnLayout, OneRowInTheMiddleOfATensor) {
+  const Group group = dense({{3, 3, 1, 1}});
+  EXPECT_TRUE(layout_of(view(1, 10, 4, {0, 264, 64}), group, false, 4).direct);
+  EXPECT_FALSE(layout_of(view(1, 10, 4, {0, 260, 64}), group, false, 4).direct);
+}
+
 TEST(CudnnLayout, RaggedEntriesCountFromTheFirstOne) {
   Group group{.ragged = true, .batch = 2, .sq = 128, .skv = 256};
   group.entries = {{3, 5, 1, 10}, {60, 70, 20, 200}};
