@@ -95,7 +95,9 @@ struct Pair {
 };
 
 /// In how many slices heads may be exchanged: where transfers run beside compute, unlike on a CPU.
-std::vector<int> slices_to_compare(const Setting& setting, const Device& device) {
+std::vector<int> slices_to_compare(const Setting& setting, const Device& device,
+                                   const Options& options) {
+  if (options.head_slices > 0) return {options.head_slices};
   if (!device.is_cuda() || setting.topology.ranks() == 1) return {4};
   return {1, 2, 4};
 }
@@ -137,12 +139,12 @@ Status choose_strategies(Setting& setting, const Device& device, const Options& 
                                       explanation.backward));
   }
   const int ranks = setting.topology.ranks();
-  const std::vector<int> slices = slices_to_compare(setting, device);
+  const std::vector<int> slices = slices_to_compare(setting, device, options);
   const bool one = forward.size() == 1 && backward.size() == 1 && slices.size() == 1;
   LONGSPAN_TRY(const std::optional<Pair> best,
                cheapest(forward, backward, slices, ranks > 1 && !one, setting, options.rates));
   if (!best) return {};
-  setting.head_slices = best->head_slices;
+  explanation.head_slices = setting.head_slices = best->head_slices;
   explanation.forward.strategy = best->forward;
   explanation.backward.strategy = best->backward;
   explanation.forward.strategy_reason =

@@ -83,19 +83,18 @@ Status Executor::attend(const Execution& x, const Step& step) {
     ++attend_launches_;
     const Staged* const staged = x.staged[part_++].get();
     if (step.kind == StepKind::kAttend) {
-      LONGSPAN_CHECK_OK(x.plan->forward(
-          {.q = view(step.q),
-           .k = view(part.k),
-           .v = view(part.v),
-           .o = view(step.o),
-           .lse = view(step.lse),
-           .tiles = part.tiles,
-           .scale = x.scale,
-           .terms = terms,
-           .max_logit = view_or_none(step.max_logit),
-           .stream = x.stream,
-           .staged = staged},
-          scratch));
+      LONGSPAN_CHECK_OK(x.plan->forward({.q = view(step.q),
+                                         .k = view(part.k),
+                                         .v = view(part.v),
+                                         .o = view(step.o),
+                                         .lse = view(step.lse),
+                                         .tiles = part.tiles,
+                                         .scale = x.scale,
+                                         .terms = terms,
+                                         .max_logit = view_or_none(step.max_logit),
+                                         .stream = x.stream,
+                                         .staged = staged},
+                                        scratch));
       continue;
     }
     LONGSPAN_CHECK_OK(x.plan->backward({.q = view(step.q),

@@ -99,6 +99,7 @@ Status check_numbers(const Raw& raw) {
                              raw.nodes, raw.ranks));
   }
   LONGSPAN_CHECK_OK(check_range("--repeat", raw.repeat, 1, 1'000'000));
+  LONGSPAN_CHECK_OK(check_range("--head-slices", raw.head_slices, 0, kMostHeadSlices));
   LONGSPAN_CHECK_OK(check_range("--threads", raw.threads, 0, 4096));
   LONGSPAN_CHECK_OK(check_range("--rank", raw.rank, 0, raw.ranks - 1));
   LONGSPAN_CHECK_OK(check_range("--fail-rank", raw.fail_rank, -1, kMaxRunRanks));
@@ -142,6 +143,7 @@ Result<Arguments> checked(Raw raw) {
     LONGSPAN_CHECK_OK(set_provider(raw, text));
   }
   arguments.repeat = static_cast<int>(raw.repeat);
+  arguments.head_slices = static_cast<int>(raw.head_slices);
   arguments.threads = static_cast<int>(raw.threads);
   arguments.rank = static_cast<int>(raw.rank);
   arguments.fail_rank = static_cast<int>(raw.fail_rank);

@@ -41,6 +41,9 @@ void add_strategies(CLI::App& command, Raw& raw) {
                      fmt::format("strategy of backward: {}, head_parallel, or none: forward alone "
                                  "(default auto)",
                                  names));
+  command.add_option("--head-slices", raw.head_slices,
+                     "heads are exchanged in so many slices, one while another is computed "
+                     "(default 0: by modelled time on GPUs, 1 on CPUs)");
   command.add_option("--rates", raw.arguments.rates,
                      "JSON file with what a machine does per second (default: H200, see simulate)");
 }
@@ -119,19 +122,15 @@ void add_bench(CLI::App& app, Raw& raw) {
 
 /// What --help calls the value of each flag.
 constexpr std::pair<const char*, const char*> kValueNames[] = {
-    {"--problem", "TEXT"},     {"--input", "FILE"},
-    {"--json", "FILE"},        {"--ranks", "N"},
-    {"--nodes", "M"},          {"--partition", "NAME"},
-    {"--forward", "STRATEGY"}, {"--backward", "STRATEGY"},
-    {"--rates", "FILE"},       {"--provider", "CHOICE"},
-    {"--deadline", "SECONDS"}, {"--threads", "N"},
-    {"--output", "FILE"},      {"--seed", "N"},
-    {"--repeat", "N"},         {"--communicator", "NAME"},
-    {"--check", "NAME"},       {"--fail-rank", "RANK"},
-    {"--direction", "NAME"},   {"--rank", "RANK"},
-    {"--plot", "FILE"},        {"--format", "NAME"},
-    {"--device", "NAME"},      {"--cudnn", "PATH"},
-    {"--warm", "SECONDS"},     {"--warmup", "N"},
+    {"--problem", "TEXT"},   {"--input", "FILE"},        {"--json", "FILE"},
+    {"--ranks", "N"},        {"--nodes", "M"},           {"--partition", "NAME"},
+    {"--head-slices", "N"},  {"--forward", "STRATEGY"},  {"--backward", "STRATEGY"},
+    {"--rates", "FILE"},     {"--provider", "CHOICE"},   {"--deadline", "SECONDS"},
+    {"--threads", "N"},      {"--output", "FILE"},       {"--seed", "N"},
+    {"--repeat", "N"},       {"--communicator", "NAME"}, {"--check", "NAME"},
+    {"--fail-rank", "RANK"}, {"--direction", "NAME"},    {"--rank", "RANK"},
+    {"--plot", "FILE"},      {"--format", "NAME"},       {"--device", "NAME"},
+    {"--cudnn", "PATH"},     {"--warm", "SECONDS"},      {"--warmup", "N"},
     {"--iterations", "N"},
 };
 

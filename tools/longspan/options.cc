@@ -34,6 +34,7 @@ Result<Options> make_options(const Arguments& arguments) {
   options.forward = arguments.forward;
   options.backward = arguments.backward;
   options.partition = arguments.partition;
+  options.head_slices = arguments.head_slices;
   options.deadline = std::chrono::milliseconds(static_cast<int64_t>(arguments.deadline * 1000));
   LONGSPAN_TRY(options.rates, make_rates(arguments));
   options.plans = make_plan_cache();
