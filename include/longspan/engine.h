@@ -62,8 +62,8 @@ struct Options {
   DirectionOptions backward;
   std::string partition = "auto";
   /// In how many slices heads are exchanged where they divide, so that one moves while another is
-  /// computed; 0: by modelled time on GPUs, 1 on CPUs. At most kMostHeadSlices.
-  int head_slices = 0;
+  /// computed. At most kMostHeadSlices.
+  int head_slices = 1;
   bool require_fp32_partials = false;
   std::chrono::milliseconds deadline{60000};  // of each wait for a peer
   Rates rates;                                // drive the automatic choice of strategies
@@ -85,7 +85,6 @@ struct Explanation {
   Selection backward;
   PartitionKind partition = PartitionKind::kContiguous;
   std::string partition_reason;
-  int head_slices = 1;
   bool forward_only = false;  // backward is "none"
   bool ok() const {
     return forward.provider && forward.strategy &&

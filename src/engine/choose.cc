@@ -53,7 +53,7 @@ class Pricing {
 
   /// Forward: `after_same` says whether a backward follows (of the same strategy).
   Result<double> seconds(const Strategy& strategy, Direction direction, bool after_same) {
-    const auto key = std::tuple(strategy.name, direction, after_same, setting_.head_slices);
+    const auto key = std::tuple(strategy.name, direction, after_same);
     if (const auto known = known_.find(key); known != known_.end()) return known->second;
     setting_.forward = after_same ? strategy.name : std::string_view("other");
     setting_.backward = strategy.name;
@@ -74,7 +74,7 @@ class Pricing {
   Setting& setting_;
   const Rates& rates_;
   std::vector<int> ranks_;
-  std::map<std::tuple<std::string_view, Direction, bool, int>, double> known_;
+  std::map<std::tuple<std::string_view, Direction, bool>, double> known_;
 };
 
 std::string reason(const std::string& wanted, int ranks, double seconds) {
@@ -89,48 +89,13 @@ struct Pair {
   const Strategy* backward = nullptr;
   double forward_seconds = 0;
   double backward_seconds = 0;
-  int head_slices = 1;
 
   double seconds() const { return forward_seconds + backward_seconds; }
 };
 
-/// In how many slices heads may be exchanged: where transfers run beside compute, unlike on a CPU.
-std::vector<int> slices_to_compare(const Setting& setting, const Device& device,
-                                   const Options& options) {
-  if (options.head_slices > 0) return {options.head_slices};
-  if (!device.is_cuda() || setting.topology.ranks() == 1) return {4};
-  return {1, 2, 4};
-}
-
 /// The pair with the least modelled time. What forward keeps depends on backward, so both are
 /// chosen together.
-Result<std::optional<Pair>> cheapest(const std::vector<const Strategy*>& forward,
-                                     const std::vector<const Strategy*>& backward,
-                                     const std::vector<int>& slices, bool priced, Setting& setting,
-                                     const Rates& rates) {
-  Pricing pricing(setting, rates);
-  std::optional<Pair> best;
-  for (const int count : slices) {
-    setting.head_slices = count;
-    for (const Strategy* f : forward) {
-      for (const Strategy* b : backward) {
-        Pair pair{.forward = f, .backward = b, .head_slices = count};
-        if (priced) {
-          LONGSPAN_TRY(pair.forward_seconds,
-                       pricing.seconds(*f, Direction::kForward, b != nullptr));
-        }
-        if (priced && b != nullptr) {
-          LONGSPAN_TRY(pair.backward_seconds, pricing.seconds(*b, Direction::kBackward, f == b));
-        }
-        if (!best || pair.seconds() < best->seconds()) best = pair;
-      }
-    }
-  }
-  return best;
-}
-
-Status choose_strategies(Setting& setting, const Device& device, const Options& options,
-                         Explanation& explanation) {
+Status choose_strategies(Setting& setting, const Options& options, Explanation& explanation) {
   LONGSPAN_TRY(const auto forward, candidates(options.forward.strategy, setting,
                                               Direction::kForward, explanation.forward));
   std::vector<const Strategy*> backward = {nullptr};
@@ -138,13 +103,23 @@ Status choose_strategies(Setting& setting, const Device& device, const Options& 
     LONGSPAN_TRY(backward, candidates(options.backward.strategy, setting, Direction::kBackward,
                                       explanation.backward));
   }
+  Pricing pricing(setting, options.rates);
   const int ranks = setting.topology.ranks();
-  const std::vector<int> slices = slices_to_compare(setting, device, options);
-  const bool one = forward.size() == 1 && backward.size() == 1 && slices.size() == 1;
-  LONGSPAN_TRY(const std::optional<Pair> best,
-               cheapest(forward, backward, slices, ranks > 1 && !one, setting, options.rates));
+  const bool priced = ranks > 1 && (forward.size() > 1 || backward.size() > 1);
+  std::optional<Pair> best;
+  for (const Strategy* f : forward) {
+    for (const Strategy* b : backward) {
+      Pair pair{f, b};
+      if (priced) {
+        LONGSPAN_TRY(pair.forward_seconds, pricing.seconds(*f, Direction::kForward, b != nullptr));
+      }
+      if (priced && b != nullptr) {
+        LONGSPAN_TRY(pair.backward_seconds, pricing.seconds(*b, Direction::kBackward, f == b));
+      }
+      if (!best || pair.seconds() < best->seconds()) best = pair;
+    }
+  }
   if (!best) return {};
-  explanation.head_slices = setting.head_slices = best->head_slices;
   explanation.forward.strategy = best->forward;
   explanation.backward.strategy = best->backward;
   explanation.forward.strategy_reason =
@@ -218,7 +193,8 @@ Result<Choice> choose(const Problem& problem, const Topology& topology, const De
   LONGSPAN_TRY(setting.partition,
                Partition::make(setting.problem, explanation.partition, topology.ranks()));
   setting.whole = device.is_cuda();
-  LONGSPAN_CHECK_OK(choose_strategies(setting, device, options, explanation));
+  setting.head_slices = options.head_slices;
+  LONGSPAN_CHECK_OK(choose_strategies(setting, options, explanation));
   if (!explanation.forward.strategy) return choice;
   if (!explanation.forward_only && !explanation.backward.strategy) return choice;
   setting.forward = explanation.forward.strategy->name;

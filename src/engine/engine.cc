@@ -270,8 +270,8 @@ Result<std::unique_ptr<Engine>> Engine::create(Options options,
   if (options.deadline.count() <= 0) {
     return invalid(fmt::format("deadline {} ms: must be positive", options.deadline.count()));
   }
-  if (options.head_slices < 0 || options.head_slices > kMostHeadSlices) {
-    return invalid(fmt::format("head_slices {}: from 0 (automatic) to {}", options.head_slices,
+  if (options.head_slices < 1 || options.head_slices > kMostHeadSlices) {
+    return invalid(fmt::format("head_slices {}: from 1 to {}", options.head_slices,
                                kMostHeadSlices));
   }
   for (const std::string* strategy : {&options.forward.strategy, &options.backward.strategy}) {

@@ -30,7 +30,7 @@ struct Arguments {
   DirectionOptions forward;
   DirectionOptions backward;
   std::string partition = "auto";
-  int head_slices = 0;
+  int head_slices = 1;
   std::optional<uint64_t> seed;
   int repeat = 1;
   double deadline = 60;  // seconds

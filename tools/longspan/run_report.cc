@@ -137,7 +137,6 @@ Json direction_json(const Selection& selection, const Explanation& explanation) 
   json["strategy"] = selection.strategy ? Json(selection.strategy->name) : Json();
   json["provider"] = selection.provider ? Json(selection.provider->name()) : Json();
   json["partition"] = name(explanation.partition);
-  json["head_slices"] = explanation.head_slices;
   json["strategy_reason"] = selection.strategy_reason;
   json["provider_reason"] = selection.provider_reason;
   json["partition_reason"] = explanation.partition_reason;

@@ -44,7 +44,7 @@ Result<Planned> plan(const Arguments& arguments) {
                               .topology = topology,
                               .forward = names.forward,
                               .backward = names.backward,
-                              .head_slices = explanation.head_slices},
+                              .head_slices = options.head_slices},
                   .rates = options.rates,
                   .reason = selection.strategy_reason,
                   .schedules = {},
