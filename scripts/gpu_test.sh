@@ -38,7 +38,8 @@ done
 
 gpus=$(nvidia-smi -L 2> /dev/null | grep -c '^GPU' || true)
 [ "$gpus" -gt 0 ] || { echo "gpu_test.sh: no GPU here (nvidia-smi -L shows none)" >&2; exit 1; }
-echo "== $gpus GPUs: $(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -n 1)"
+product=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -n 1)
+echo "== $gpus GPUs: $product"
 
 if [ "$build" -eq 1 ]; then
   scripts/setup.sh
@@ -67,8 +68,17 @@ run() {  # name, command...
 }
 
 shopt -s nullglob
-programs=(build/gpu/tests/gpu/*_test)
+programs=(build/gpu/tests/gpu/*_test build/gpu/tests/gpu/peer/*_test)
 [ ${#programs[@]} -gt 0 ] || { echo "gpu_test.sh: build/gpu has no GPU tests" >&2; exit 1; }
+export NCCL_NVLS_ENABLE=0  # what the nccl communicator asks of its process
+two_gpus=(build/gpu/tests/gpu/nccl/*_test)
+if [ "$gpus" -gt 1 ]; then
+  for program in "${two_gpus[@]}"; do
+    run "$(basename "$program")" "$program" --gtest_brief=1
+  done
+else
+  echo "not run: ${#two_gpus[@]} programs of nccl, which need two GPUs"
+fi
 for program in "${programs[@]}"; do
   name=$(basename "$program")
   run "$name" "$program" --gtest_brief=1
@@ -95,6 +105,15 @@ run "run.pages" "$longspan" run --device cuda:0 --ranks 2 --backward none --prob
 heads=8/2 dim=64 lengths=500,90 mask=causal page=16"
 if [ "$gpus" -gt 1 ]; then
   run "run.two_gpus" "$longspan" run --device cuda --ranks 2 --repeat 3 --problem "$problem"
+  for communicator in nccl composite; do
+    for strategy in ring all_gather all_to_all hybrid; do
+      run "run.$communicator.$strategy" "$longspan" run --device cuda --ranks 2 --nodes 2 \
+        --communicator "$communicator" --forward "$strategy" --backward "$strategy" --repeat 3 \
+        --problem "$problem"
+    done
+    run "run.$communicator.head_parallel" "$longspan" run --device cuda --ranks 2 --nodes 2 \
+      --communicator "$communicator" --backward head_parallel --repeat 3 --problem "$problem"
+  done
 fi
 
 if [ ${#failed[@]} -gt 0 ]; then

@@ -34,6 +34,7 @@ PUBLIC_OWNER = {
     "dropout.h": "problem",
     "problem.h": "problem",
     "partition.h": "partition",
+    "libraries.h": "providers",
     "provider.h": "providers",
     "communicator.h": "comm",
     "schedule.h": "schedule",
@@ -50,8 +51,11 @@ THIRD_PARTY = {
     "mpi.h": ["src/comm/mpi", "tests/comm"],
     "hwy/": ["src/providers/cpu", "tests/providers"],
     "libxsmm": ["src/providers/cpu"],
-    "cuda_": ["src/cuda", "src/providers/cuda", "src/providers/cudnn", "tests/gpu"],
-    "cudnn_frontend": ["src/providers/cudnn"],
+    "cuda.h": ["src/cuda"],
+    "nccl.h": ["src/comm/nccl"],
+    "cuda_": ["src/cuda", "src/providers/cuda", "src/providers/cudnn", "tests/gpu",
+              "tools/longspan"],
+    "cudnn_frontend": ["src/providers/cudnn", "tests/gpu/cudnn"],
     "CLI/": ["tools/longspan"],
     "gtest/": ["tests"],
     "gmock/": ["tests"],
@@ -63,7 +67,7 @@ C_STANDARD = {f"{name}.h" for name in (
     "assert ctype errno float inttypes limits math signal stdbool stddef stdint stdio stdlib "
     "string time").split()}
 SYSTEM = {"dlfcn.h", "fcntl.h", "immintrin.h", "link.h", "pthread.h", "sched.h", "unistd.h",
-          "spawn.h", "malloc.h"}
+          "spawn.h", "malloc.h", "sys/mman.h", "sys/wait.h"}
 # Layer 5 sees the public headers alone; tests may look inside.
 OUTSIDE = ("tools", "bench", "examples")
 

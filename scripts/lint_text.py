@@ -26,6 +26,8 @@ WORDS = [
     ("abort or exit in the library", r"\b(std::)?(abort|exit|_Exit|terminate)\s*\(", "src", CODE),
     ("a path of one machine", r"(^|[\s\"'(=])/(home|root|Users|mnt|opt)/\w", "", set()),
 ]
+# NCCL's one switch for multicast is a variable that it reads itself.
+EXEMPT = {("reading the environment in the library", "src/comm/nccl/library.cc")}
 
 
 def violations_of(path, data):
@@ -48,6 +50,8 @@ def violations_of(path, data):
             found.append(f"{path}:{number}: space at the end")
         for what, pattern, folder, suffixes in WORDS:
             if suffixes and suffix not in suffixes or not path.startswith(folder):
+                continue
+            if (what, path) in EXEMPT:
                 continue
             if re.search(pattern, line):
                 found.append(f"{path}:{number}: {what}")
@@ -74,6 +78,7 @@ ALLOWED = [
     ("src/a.cc", b"x" * 99 + b"\n// TO" b"DO(#12): later\n"),
     ("tools/a.cc", b"std::cout << 1; std::getenv(\"A\");\n"),
     ("docs/a.md", b"x" * 200 + b"\n"),
+    ("src/comm/nccl/library.cc", b"std::getenv(\"A\");\n"),
 ]
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that building and testing need, and checks their versions. Where CUDA
-# code can be built it also unpacks the headers of cudnn-frontend. Prints nothing when everything is
-# there.
+# code can be built it also unpacks the headers of cudnn-frontend and NCCL. Prints nothing when
+# everything is there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,8 +11,8 @@ usage: scripts/setup.sh [--build-only]
 
 Checks that the packages longspan needs are installed, and installs those that are missing with
 apt-get (through sudo when not root). The versions stated are lower bounds: those of Debian 12.
-Where nvcc is found, the headers of cudnn-frontend (for the provider cudnn) are downloaded from PyPI
-into build/deps.
+Where nvcc is found, the headers of cudnn-frontend (for the provider cudnn) and of NCCL (for the
+communicator nccl) are downloaded from PyPI into build/deps.
 
   --build-only   only what building and running the command line needs, not the tests' packages
 TEXT
@@ -49,6 +49,9 @@ libclang-rt-14-dev      1:14.0.6
 frontend_version=1.23.0
 frontend_sha256=7bdae232a3071501012611fab14aae34dd16983205e56d3c1641317910fdd385
 frontend_dir=build/deps/cudnn-frontend-$frontend_version
+nccl_version=2.28.9
+nccl_sha256=e4553a30f34195f3fa1da02a6da3d6337d28f2003943aa0a3d247bbc25fefc42
+nccl_dir=build/deps/nccl-$nccl_version
 
 packages=$build_packages$test_packages
 case "${1:-}" in
@@ -84,40 +87,59 @@ unmet() {
   done <<< "$packages"
 }
 
-frontend_missing() {
-  [ ! -f "$frontend_dir/include/cudnn_frontend.h" ] || return 1
-  command -v nvcc > /dev/null || [ -x /usr/local/cuda/bin/nvcc ]
+missing_headers() {  # names what fetch_NAME gets
+  command -v nvcc > /dev/null || [ -x /usr/local/cuda/bin/nvcc ] || return 0
+  [ -f "$frontend_dir/include/cudnn_frontend.h" ] || echo frontend
+  [ -f "$nccl_dir/include/nccl.h" ] || echo nccl
 }
 
-# The wheel is taken for its headers alone, so one of any Python does: always the same file.
-fetch_frontend() {
-  local work
+# Wheels are taken for their headers alone, so one of any Python does: always the same file.
+# $1: package==version, $2: sha256, $3: folder for header folder $4 of the wheel and license $5, $6:
+# what is not built without it, then further arguments for pip.
+fetch_headers() {
+  local wheel=$1 sha256=$2 folder=$3 headers=$4 license=$5 without=$6 work
+  shift 6
   work=$(mktemp -d)
-  echo "setup.sh: downloading the headers of cudnn-frontend $frontend_version"
+  echo "setup.sh: downloading the headers of $wheel"
   if python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \
-       --implementation cp --python-version 3.11 --abi cp311 --platform manylinux_2_28_x86_64 \
-       --dest "$work" "nvidia-cudnn-frontend==$frontend_version" &&
-     echo "$frontend_sha256  $(echo "$work"/*.whl)" | sha256sum --check --quiet &&
+       "$@" --dest "$work" "$wheel" &&
+     echo "$sha256  $(echo "$work"/*.whl)" | sha256sum --check --quiet &&
      python3 -m zipfile -e "$work"/*.whl "$work/wheel"
   then
-    mkdir -p "$frontend_dir"
-    rm -rf "$frontend_dir/include"
-    mv "$work"/wheel/*.dist-info/licenses/LICENSE.txt "$frontend_dir/"
-    mv "$work/wheel/include" "$frontend_dir/"
+    mkdir -p "$folder"
+    rm -rf "$folder/include"
+    mv "$work"/wheel/*.dist-info/licenses/"$license" "$folder/LICENSE.txt"
+    mv "$work/wheel/$headers" "$folder/include"
   else
-    echo "setup.sh: no headers of cudnn-frontend: the provider cudnn will not be built" >&2
+    echo "setup.sh: no headers of $wheel: $without will not be built" >&2
   fi
   rm -rf "$work"
 }
 
-if frontend_missing && ! python3 -m pip --version > /dev/null 2>&1; then
+fetch_frontend() {
+  fetch_headers "nvidia-cudnn-frontend==$frontend_version" "$frontend_sha256" "$frontend_dir" \
+    include LICENSE.txt "the provider cudnn" --implementation cp --python-version 3.11 \
+    --abi cp311 --platform manylinux_2_28_x86_64
+}
+
+fetch_nccl() {
+  fetch_headers "nvidia-nccl-cu13==$nccl_version" "$nccl_sha256" "$nccl_dir" \
+    nvidia/nccl/include License.txt "the communicator nccl" --platform manylinux_2_18_x86_64
+}
+
+fetch_missing() {
+  local name
+  for name in $(missing_headers); do "fetch_$name"; done
+}
+
+if [ -n "$(missing_headers)" ] && ! python3 -m pip --version > /dev/null 2>&1; then
   packages+='
 python3-pip             23.0
 '
 fi
 mapfile -t missing < <(unmet)
 if [ ${#missing[@]} -eq 0 ]; then
-  if frontend_missing; then fetch_frontend; fi
+  fetch_missing
   exit 0
 fi
 
@@ -151,4 +173,4 @@ if [ -n "$still" ]; then
   done
   fail "this system's packages are too old: use Debian 12 or newer"
 fi
-if frontend_missing; then fetch_frontend; fi
+fetch_missing

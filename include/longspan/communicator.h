@@ -1,6 +1,7 @@
 // How bytes move between ranks. A communicator never sees a mask or a schedule.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -81,6 +82,10 @@ class Communicator {
   /// As wait, but returns once `stream` goes on only after the transfers; the host may wait for a
   /// peer to queue its side, never for the device.
   virtual Status wait_on(Request request, Stream stream, std::chrono::milliseconds deadline);
+  /// A failure that was found while no call waited: a peer that died, gave up or did not come in
+  /// time while the device worked on transfers. start_on and wait_on return it too. Cheap; may be
+  /// asked from any thread.
+  virtual Status health() const { return {}; }
 
   /// Collective: ranks with the same colour form a communicator, ordered by (key, rank).
   virtual Result<std::shared_ptr<Communicator>> split(int color, int key) = 0;
@@ -96,10 +101,68 @@ std::vector<std::shared_ptr<Communicator>> make_threads_communicators(const Topo
 struct Device;
 
 /// Ranks as threads of this process on CUDA devices, one device for each rank (they may repeat:
-/// ranks share a GPU). Receivers pull with copy engines in stream order. unsupported when built
-/// without CUDA.
+/// ranks share a GPU). Senders push with copy engines in stream order, also in captured graphs.
+/// unsupported when built without CUDA.
 Result<std::vector<std::shared_ptr<Communicator>>> make_peer_communicators(
     const Topology& topology, std::span<const Device> devices);
+
+/// Collective over `host`, a communicator of host memory (mpi, threads, callback) whose ranks are
+/// processes or threads of one host; each brings its CUDA device. `host` goes on to carry what the
+/// ranks agree on at cold calls. Memory that receives from another process must come from
+/// Communicator::allocate or cudaMalloc. unsupported, naming ranks, when they are on several hosts.
+Result<std::shared_ptr<Communicator>> make_peer_communicator(std::shared_ptr<Communicator> host,
+                                                             const Device& device);
+
+struct NcclSettings {
+  /// Path of libnccl.so.2, 2.28 or newer; empty: the one that the process has mapped already, else
+  /// the loader's.
+  std::string library;
+  std::chrono::milliseconds deadline{60000};  // for all ranks to come
+};
+
+/// Which NCCL is used: "NCCL 2.28.9 (/usr/lib/libnccl.so.2.28.9)". unsupported says what was tried.
+Result<std::string> nccl_description(const NcclSettings& settings = {});
+
+/// Ranks on GPUs of their own, on one host or many; NCCL, which is opened at run time, moves what
+/// they exchange. NCCL matches messages of two ranks by their order alone: start_on is called in
+/// the order that check() proves for schedules. NVLink multicast must be off
+/// (NCCL_NVLS_ENABLE=0 in the environment). A lost peer is noticed at the deadline of wait_on and
+/// reported by health().
+///
+/// Collective over `host`, whose ranks and topology these are. It carries the library's own words
+/// from then on and belongs to the new communicator. invalid_argument on all ranks when two of them
+/// have one GPU; unsupported says what was tried to find NCCL.
+Result<std::shared_ptr<Communicator>> make_nccl_communicator(std::shared_ptr<Communicator> host,
+                                                             const Device& device,
+                                                             const NcclSettings& settings = {});
+
+/// What ranks of one group share and rank 0 makes.
+using NcclId = std::array<std::byte, 128>;
+Result<NcclId> make_nccl_id(const NcclSettings& settings = {});
+
+/// Where a rank stands that has no host communicator.
+struct NcclMember {
+  int rank = 0;
+  Topology topology;
+  NcclSettings settings;
+};
+
+/// Collective. The caller has brought rank 0's id to all ranks. That two ranks have one GPU is
+/// NCCL's own error here.
+Result<std::shared_ptr<Communicator>> make_nccl_communicator(const NcclId& id,
+                                                             const NcclMember& member,
+                                                             const Device& device);
+/// Collective. Ranks meet by files PATH.0, PATH.1, ... of a file system that all see, and remove
+/// them once all are there. invalid_argument when files of another run are in the way.
+Result<std::shared_ptr<Communicator>> make_nccl_communicator(const std::string& path,
+                                                             const NcclMember& member,
+                                                             const Device& device);
+
+/// Ranks of one node (of `topology`) over `inner`, all others over `outer`. inner has the ranks of
+/// this rank's node in their order, outer has all; both belong to the new communicator. Both move
+/// device memory, or both the host's. invalid_argument when ranks or sizes do not fit.
+Result<std::shared_ptr<Communicator>> make_composite_communicator(
+    std::shared_ptr<Communicator> inner, std::shared_ptr<Communicator> outer, Topology topology);
 
 /// The process's rank of MPI_COMM_WORLD. Initialises MPI when the program has not; then also
 /// finalises it with the last communicator, unless a peer was lost. `nodes` 0: by host name.

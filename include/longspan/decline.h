@@ -17,6 +17,7 @@ enum class DeclineCode {
   kCapacity,
   kDirection,
   kPartials,  // 16-bit partial results where FP32 ones are required
+  kWhole,     // results written instead of merged and added
   kRanks,
   kTopology,  // nodes and ranks do not fit the strategy
   kStrategy,

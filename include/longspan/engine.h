@@ -55,10 +55,15 @@ struct CacheStatistics {
 std::shared_ptr<PlanCache> make_plan_cache(size_t capacity = 256);
 CacheStatistics statistics(const PlanCache& cache);
 
+inline constexpr int kMostHeadSlices = 64;
+
 struct Options {
   DirectionOptions forward;
   DirectionOptions backward;
   std::string partition = "auto";
+  /// In how many slices heads are exchanged where they divide, so that one moves while another is
+  /// computed. At most kMostHeadSlices.
+  int head_slices = 1;
   bool require_fp32_partials = false;
   std::chrono::milliseconds deadline{60000};  // of each wait for a peer
   Rates rates;                                // drive the automatic choice of strategies

@@ -6,6 +6,7 @@
 #include "longspan/device.h"
 #include "longspan/dropout.h"
 #include "longspan/engine.h"
+#include "longspan/libraries.h"
 #include "longspan/mask.h"
 #include "longspan/modification.h"
 #include "longspan/partition.h"

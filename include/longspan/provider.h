@@ -36,6 +36,9 @@ struct Features {
   bool max_logit = false;  // forward raises it
   bool paged = false;      // keys and values may be paged views; forward only
   bool deterministic = false;
+  /// Results are written, in the problem's type, instead of merged or added: each query row, in
+  /// backward each key row too, lies in one tile at most.
+  bool whole = false;
   Fp8 fp8 = Fp8::kNone;
   std::optional<std::string> modification;  // its key; plans of an empty one are never cached
 
@@ -98,6 +101,8 @@ class Staged {
 /// O and LSE are carried: on entry the normalised result of all keys seen so far (O = 0 and
 /// LSE = -inf when none), on return that of those and the tiles' keys. Rows of no tile stay as they
 /// are; several tiles may touch a row and are applied in the order given.
+/// Features::whole: nothing is read on entry, o is of dtype, and all query rows of the tiles are
+/// written (O = 0 and LSE = -inf where a row sees no key).
 struct ForwardTiles {
   TensorView q;    // [rows_q, heads_q, dim_qk]
   TensorView k;    // [rows_k, heads_kv, dim_qk]
@@ -114,13 +119,15 @@ struct ForwardTiles {
   const Staged* staged = nullptr;  // of these tiles; null where the plan's stage() gave nothing
 };
 
-/// Adds the tiles' gradients to dq, dk and dv. delta = rowsum(dout * o), and lse is that of the
+/// Adds the tiles' gradients to dq, dk and dv. delta = rowsum(dout * o), o and lse are those of the
 /// whole problem, so tiles may be computed anywhere in any grouping.
+/// Features::whole: dq, dk and dv are of dtype and all rows of the tiles are written.
 struct BackwardTiles {
   TensorView q, k, v;
   TensorView dout;        // [rows_q, heads_q, dim_v]
   TensorView lse;         // [rows_q, heads_q, 1], accumulator(dtype)
-  TensorView delta;       // as lse
+  TensorView delta;       // as lse; may be absent where results are whole and o is given
+  TensorView o;           // [rows_q, heads_q, dim_v] of dtype where the caller has it, else absent
   TensorView dq, dk, dv;  // accumulator(dtype)
   std::span<const PlacedTile> tiles;
   double scale = 1;

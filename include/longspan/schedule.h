@@ -22,18 +22,17 @@ enum class StepKind {
   kAttend,          // forward tiles into carried O and LSE
   kAttendBackward,  // backward tiles added to dq, dk, dv
   kDelta,           // delta = rowsum(dout * o)
-  kSend,
-  kRecv,
-  kAllGather,      // every rank's keys and values to the ranks that need them
-  kReduceScatter,  // every rank's partial gradients to their owners, who add them up
-  kAllToAll,       // sequence layout to head layout, or back
-  kPack,           // copies into exchange buffers, converting where the types differ
-  kUnpack,         // copies out of exchange buffers and accumulators, converting likewise
-  kAccumulate,     // adds rows, accumulator type
-  kMaximum,        // takes the larger of two rows: max_logit
-  kSink,           // the sink logit enters O and LSE
-  kSinkGradient,   // dsink of the rows, from LSE and delta
-  kFill,           // writes 0, or -inf into lse and max_logit
+  kSendRecv,        // at most one message to a rank and one from a rank
+  kAllGather,       // every rank's keys and values to the ranks that need them
+  kReduceScatter,   // every rank's partial gradients to their owners, who add them up
+  kAllToAll,        // sequence layout to head layout, or back
+  kPack,            // copies into exchange buffers, converting where the types differ
+  kUnpack,          // copies out of exchange buffers and accumulators, converting likewise
+  kAccumulate,      // adds rows, accumulator type
+  kMaximum,         // takes the larger of two rows: max_logit
+  kSink,            // the sink logit enters O and LSE
+  kSinkGradient,    // dsink of the rows, from LSE and delta
+  kFill,            // writes 0, or -inf into lse and max_logit
 };
 
 /// Compute steps run in the order of the list. A transfer step starts once its `after` steps are
@@ -118,6 +117,7 @@ struct Step {
   std::vector<StepId> after;                         // earlier steps that must be done
   std::vector<Part> parts;                           // attend, attend_backward
   BufferId q = kNone, o = kNone, lse = kNone;        // attend; o also delta, sink; lse also sinks
+                                                     // (backward: o where delta is absent)
   BufferId max_logit = kNone;                        // attend, where it is asked for
   BufferId dout = kNone, delta = kNone, dq = kNone;  // backward, delta
   std::vector<Copy> copies;       // pack, unpack, accumulate; delta: src o (and dout), dst delta
@@ -155,6 +155,11 @@ struct Setting {
   /// kNoStrategy.
   std::string forward;
   std::string backward;
+  /// Attend steps may write results instead of adding to them (Features::whole).
+  bool whole = false;
+  /// Exchanges of heads run in this many slices where the heads divide, so that one slice moves
+  /// while another is computed.
+  int head_slices = 1;
 };
 
 /// One file each; see strategies().
@@ -171,7 +176,8 @@ std::span<const Strategy* const> strategies();
 Result<const Strategy*> find_strategy(std::string_view name);
 
 /// Proves the schedules of all ranks of one direction together: every send meets its recv with
-/// equal bytes and contents and nothing deadlocks; every visible pair is computed exactly once per
+/// equal bytes and contents, and nothing deadlocks even where each rank's transfers run one after
+/// the other in the order of the list; every visible pair is computed exactly once per
 /// head, from rows that hold its tokens; no buffer is read before it was written, or shares bytes
 /// with one still in use; all partial results reach their owner exactly once; every row of every
 /// output is written. The error names rank, step and buffer.

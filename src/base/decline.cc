@@ -13,6 +13,7 @@ std::string_view name(DeclineCode code) {
     case DeclineCode::kCapacity: return "capacity";
     case DeclineCode::kDirection: return "direction";
     case DeclineCode::kPartials: return "partials";
+    case DeclineCode::kWhole: return "whole";
     case DeclineCode::kRanks: return "ranks";
     case DeclineCode::kTopology: return "topology";
     case DeclineCode::kStrategy: return "strategy";

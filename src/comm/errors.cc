@@ -39,12 +39,14 @@ namespace longspan {
 
 Result<Request> Communicator::start_on(std::span<const Transfer>, Stream) {
   return Error{ErrorCode::kUnsupported,
-               std::string(name()) + " moves host memory; device memory needs peer", "comm"};
+               std::string(name()) + " moves host memory; device memory needs peer or nccl",
+               "comm"};
 }
 
 Status Communicator::wait_on(Request, Stream, std::chrono::milliseconds) {
   return Error{ErrorCode::kUnsupported,
-               std::string(name()) + " moves host memory; device memory needs peer", "comm"};
+               std::string(name()) + " moves host memory; device memory needs peer or nccl",
+               "comm"};
 }
 
 }  // namespace longspan

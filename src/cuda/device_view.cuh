@@ -19,7 +19,7 @@ struct DeviceView {
   DType dtype = DType::kF32;
 
   __device__ int64_t offset(int64_t row, int64_t head) const {
-    const int64_t batch = row / seq;
+    const int64_t batch = row < seq ? 0 : row / seq;
     const int64_t block = pages == nullptr ? batch : pages[batch];
     return block * stride_batch + (row - batch * seq) * stride_seq + head * stride_head;
   }
@@ -39,13 +39,16 @@ struct DeviceView {
     }
     return 0;
   }
-  /// Into a view of f32 or f64.
+  /// Rounds to the type of the view.
   __device__ void store(int64_t row, int64_t head, int32_t i, double value) const {
     const int64_t place = offset(row, head) + i;
-    if (dtype == DType::kF64) {
-      reinterpret_cast<double*>(data)[place] = value;
-    } else {
-      reinterpret_cast<float*>(data)[place] = static_cast<float>(value);
+    switch (dtype) {
+      case DType::kF64: reinterpret_cast<double*>(data)[place] = value; break;
+      case DType::kF32: reinterpret_cast<float*>(data)[place] = static_cast<float>(value); break;
+      case DType::kF16: reinterpret_cast<__half*>(data)[place] = __double2half(value); break;
+      case DType::kBF16:
+        reinterpret_cast<__nv_bfloat16*>(data)[place] = __double2bfloat16(value);
+        break;
     }
   }
 };

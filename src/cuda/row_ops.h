@@ -22,6 +22,8 @@ struct RowItem {
   int32_t src_head = 0, dst_head = 0, heads = 0;
 };
 
+struct RowParameters;
+
 enum class RowOp {
   kCopy,    // equal types, or f32 to f16 and bf16, rounded to nearest even
   kAdd,     // dst += src, f32 or f64
@@ -40,7 +42,7 @@ class RowTable {
   /// the other, as sums need it.
   static Result<RowTable> make(std::span<const RowItem> items, bool in_order = false);
 
-  bool empty() const { return units_ == 0; }
+  bool empty() const { return rows_ == 0; }
   /// `third`: dout of kDelta, the sink of kSink (no data: a logit of 0), else unused. Head h of an
   /// item of kSink is head head_begin + src_head + h of the sink.
   Status run(RowOp op, std::span<const TensorView> views, const TensorView& third,
@@ -56,13 +58,17 @@ class RowTable {
   struct Launch {
     std::vector<int32_t> views;  // numbers of the caller's list, in order of use
     Memory items;
-    Memory first;  // int64 of each item: units before it; one more at the end
+    Memory first;  // int64 of each item: rows before it; one more at the end
     int32_t count = 0;
-    int64_t units = 0;  // rows x heads
+    int32_t heads = 0;  // the most of any item
+    int64_t rows = 0;
   };
 
+  static RowParameters parameters(RowOp op, const Launch& launch, std::span<const TensorView> views,
+                                  const TensorView& third, int64_t head_begin);
+
   std::vector<Launch> launches_;
-  int64_t units_ = 0;
+  int64_t rows_ = 0;
 };
 
 /// Zeros all bytes from the view's first element to its last, which must be contiguous.

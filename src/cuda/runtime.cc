@@ -29,6 +29,17 @@ DeviceScope::~DeviceScope() {
   if (previous_ >= 0) cudaSetDevice(previous_);
 }
 
+CaptureIsNoHindrance::CaptureIsNoHindrance() {
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  cudaThreadExchangeStreamCaptureMode(&mode);
+  previous_ = static_cast<int>(mode);
+}
+
+CaptureIsNoHindrance::~CaptureIsNoHindrance() {
+  auto mode = static_cast<cudaStreamCaptureMode>(previous_);
+  cudaThreadExchangeStreamCaptureMode(&mode);
+}
+
 Result<Memory> Memory::make(size_t bytes) {
   Memory memory;
   if (bytes == 0) return memory;
@@ -80,6 +91,13 @@ Status Event::hold(Stream stream) const {
                 "waiting for an event");
 }
 
+bool Event::reached() const {
+  const CaptureIsNoHindrance relaxed;
+  if (cudaEventQuery(static_cast<cudaEvent_t>(handle_)) != cudaErrorNotReady) return true;
+  cudaGetLastError();  // no error is left behind
+  return false;
+}
+
 Status copy(void* to, const void* from, size_t bytes) {
   if (bytes == 0) return {};
   LONGSPAN_CHECK_OK(status(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), "copying"));
@@ -113,6 +131,12 @@ Status enable_peer(int from, int to) {
 
 Status synchronize(Stream stream) {
   return status(cudaStreamSynchronize(native(stream)), "synchronising a stream");
+}
+
+Status synchronize_device() { return status(cudaDeviceSynchronize(), "synchronising a device"); }
+
+Status fill_on_device(void* data, int value, size_t bytes, Stream stream) {
+  return status(cudaMemsetAsync(data, value, bytes, native(stream)), "filling memory");
 }
 
 Result<bool> capturing(Stream stream) {

@@ -26,6 +26,18 @@ class DeviceScope {
   int previous_ = -1;
 };
 
+/// Lets the calling thread allocate, and ask events, while streams are captured into graphs.
+class CaptureIsNoHindrance {
+ public:
+  CaptureIsNoHindrance();
+  ~CaptureIsNoHindrance();
+  CaptureIsNoHindrance(const CaptureIsNoHindrance&) = delete;
+  CaptureIsNoHindrance& operator=(const CaptureIsNoHindrance&) = delete;
+
+ private:
+  int previous_;
+};
+
 /// Memory of the device that was current when it was made.
 class Memory {
  public:
@@ -81,6 +93,8 @@ class Event {
   Status record(Stream stream) const;
   /// The stream goes on when the last recorded place has been reached.
   Status hold(Stream stream) const;
+  /// Whether the device has passed the last recorded place; true when there is none.
+  bool reached() const;
 
  private:
   explicit Event(void* handle) : handle_(handle) {}
@@ -96,6 +110,10 @@ Status copy_on_device(void* to, const void* from, size_t bytes, Stream stream);
 /// Lets kernels and copies of device `from` reach memory of device `to`.
 Status enable_peer(int from, int to);
 Status synchronize(Stream stream);
+/// Everything queued on the current device, by anybody.
+Status synchronize_device();
+/// Sets every byte, in stream order.
+Status fill_on_device(void* data, int value, size_t bytes, Stream stream);
 /// Whether the stream is being captured into a graph.
 Result<bool> capturing(Stream stream);
 

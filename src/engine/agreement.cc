@@ -121,6 +121,7 @@ std::vector<Fact> facts(const Problem& problem, const Options& options, const To
   text("forward strategy", options.forward.strategy);
   text("backward strategy", options.backward.strategy);
   text("partition", options.partition);
+  fact("head_slices", options.head_slices);
   const auto routing = [](const Routing& r) {
     return fmt::format("{}:{}", static_cast<int>(r.mode), r.provider);
   };

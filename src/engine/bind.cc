@@ -114,30 +114,40 @@ Status check_saved_range(std::string_view name, Bytes range, std::span<const Nam
   return {};
 }
 
+/// Of a layout, which lists aliases first.
+size_t own_saved(const std::vector<BufferSpec>& specs) {
+  return static_cast<size_t>(std::count_if(
+      specs.begin(), specs.end(), [](const BufferSpec& spec) { return spec.alias.empty(); }));
+}
+
+Bytes range_of(const BufferSpec& spec, const void* data) {
+  const int64_t bytes = spec.shape[0] * spec.shape[1] * spec.shape[2] * size_of(spec.dtype);
+  const auto at = reinterpret_cast<uintptr_t>(data);
+  return {at, at + static_cast<uintptr_t>(bytes)};
+}
+
 /// Saved buffers must be there, and apart from each other, the workspace and all tensors.
 Status check_saved(const PreparedCall& call, const Saved& saved, std::span<const Named> tensors,
                    Workspace workspace) {
-  std::array<Bytes, kQuantities> ranges;
-  size_t index = 0;
-  for (const BufferSpec& spec : call.saved_layout()) {
-    if (!spec.alias.empty()) continue;
+  const std::vector<BufferSpec>& specs = call.saved_layout();
+  const size_t aliases = specs.size() - own_saved(specs);
+  for (size_t i = aliases; i < specs.size(); ++i) {
+    const BufferSpec& spec = specs[i];
+    const size_t index = i - aliases;
     if (index >= saved.size()) {
       return invalid(fmt::format("{} saved buffers are given; {} is missing (see saved_layout)",
                                  saved.size(), spec.name));
     }
-    const int64_t bytes = spec.shape[0] * spec.shape[1] * spec.shape[2] * size_of(spec.dtype);
-    const auto at = reinterpret_cast<uintptr_t>(saved[index]);
-    const Bytes range{at, at + static_cast<uintptr_t>(bytes)};
-    ranges[index++] = range;
-    if (bytes == 0) continue;
-    if (at == 0) return invalid(fmt::format("saved buffer {} has no data", spec.name));
-    if (at % kWorkspaceAlignment != 0) {
+    const Bytes range = range_of(spec, saved[index]);
+    if (range.begin == range.end) continue;
+    if (range.begin == 0) return invalid(fmt::format("saved buffer {} has no data", spec.name));
+    if (range.begin % kWorkspaceAlignment != 0) {
       return invalid(fmt::format("saved buffer {} is not aligned to {} bytes", spec.name,
                                  kWorkspaceAlignment));
     }
     LONGSPAN_CHECK_OK(check_saved_range(spec.name, range, tensors, workspace));
-    for (size_t other = 0; other + 1 < index; ++other) {
-      if (overlap(range, ranges[other])) {
+    for (size_t other = 0; other < index; ++other) {
+      if (overlap(range, range_of(specs[aliases + other], saved[other]))) {
         return invalid(
             fmt::format("saved buffer {} overlaps saved buffer number {}", spec.name, other));
       }

@@ -192,6 +192,8 @@ Result<Choice> choose(const Problem& problem, const Topology& topology, const De
   }
   LONGSPAN_TRY(setting.partition,
                Partition::make(setting.problem, explanation.partition, topology.ranks()));
+  setting.whole = device.is_cuda();
+  setting.head_slices = options.head_slices;
   LONGSPAN_CHECK_OK(choose_strategies(setting, options, explanation));
   if (!explanation.forward.strategy) return choice;
   if (!explanation.forward_only && !explanation.backward.strategy) return choice;

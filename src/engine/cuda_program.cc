@@ -68,10 +68,12 @@ Result<Tables> tables_of(const Schedule& schedule, const Step& step) {
 
 class CudaProgram final : public RowProgram {
  public:
-  explicit CudaProgram(std::vector<Tables> steps) : steps_(std::move(steps)) {}
+  CudaProgram(int ordinal, std::vector<Tables> steps)
+      : ordinal_(ordinal), steps_(std::move(steps)) {}
 
   Status run(const Schedule& schedule, StepId id, std::span<const TensorView> views,
              const Sides& sides, Stream stream) const override {
+    const cuda::DeviceScope scope(ordinal_);  // a default stream is the current device's
     const Step& step = schedule.steps[static_cast<size_t>(id)];
     const Tables& tables = steps_[static_cast<size_t>(id)];
     const auto rows = [&](RowOp op, const TensorView& third = {}, int64_t head = 0) {
@@ -95,10 +97,12 @@ class CudaProgram final : public RowProgram {
   }
 
   Status clear(const TensorView& view, Stream stream) const override {
+    const cuda::DeviceScope scope(ordinal_);
     return cuda::clear(view, stream);
   }
 
  private:
+  int ordinal_;
   std::vector<Tables> steps_;
 };
 
@@ -112,7 +116,8 @@ Result<std::shared_ptr<const RowProgram>> make_cuda_program(const Schedule& sche
     LONGSPAN_TRY(Tables tables, tables_of(schedule, step));
     steps.push_back(std::move(tables));
   }
-  return std::shared_ptr<const RowProgram>(std::make_shared<CudaProgram>(std::move(steps)));
+  return std::shared_ptr<const RowProgram>(
+      std::make_shared<CudaProgram>(device.ordinal, std::move(steps)));
 }
 
 }  // namespace longspan

@@ -265,10 +265,14 @@ Result<std::unique_ptr<Engine>> Engine::create(Options options,
     return invalid(fmt::format("communicator {} moves {} memory and the device is {}; use {}",
                                communicator->name(), communicator->on_device() ? "device" : "host",
                                device.name,
-                               device.is_cuda() ? "peer" : "threads, mpi or callback"));
+                               device.is_cuda() ? "peer or nccl" : "threads, mpi or callback"));
   }
   if (options.deadline.count() <= 0) {
     return invalid(fmt::format("deadline {} ms: must be positive", options.deadline.count()));
+  }
+  if (options.head_slices < 1 || options.head_slices > kMostHeadSlices) {
+    return invalid(fmt::format("head_slices {}: from 1 to {}", options.head_slices,
+                               kMostHeadSlices));
   }
   for (const std::string* strategy : {&options.forward.strategy, &options.backward.strategy}) {
     if (*strategy == "auto") continue;

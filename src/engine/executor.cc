@@ -83,19 +83,18 @@ Status Executor::attend(const Execution& x, const Step& step) {
     ++attend_launches_;
     const Staged* const staged = x.staged[part_++].get();
     if (step.kind == StepKind::kAttend) {
-      LONGSPAN_CHECK_OK(x.plan->forward(
-          {.q = view(step.q),
-           .k = view(part.k),
-           .v = view(part.v),
-           .o = view(step.o),
-           .lse = view(step.lse),
-           .tiles = part.tiles,
-           .scale = x.scale,
-           .terms = terms,
-           .max_logit = step.max_logit == kNone ? TensorView() : view(step.max_logit),
-           .stream = x.stream,
-           .staged = staged},
-          scratch));
+      LONGSPAN_CHECK_OK(x.plan->forward({.q = view(step.q),
+                                         .k = view(part.k),
+                                         .v = view(part.v),
+                                         .o = view(step.o),
+                                         .lse = view(step.lse),
+                                         .tiles = part.tiles,
+                                         .scale = x.scale,
+                                         .terms = terms,
+                                         .max_logit = view_or_none(step.max_logit),
+                                         .stream = x.stream,
+                                         .staged = staged},
+                                        scratch));
       continue;
     }
     LONGSPAN_CHECK_OK(x.plan->backward({.q = view(step.q),
@@ -103,7 +102,8 @@ Status Executor::attend(const Execution& x, const Step& step) {
                                         .v = view(part.v),
                                         .dout = view(step.dout),
                                         .lse = view(step.lse),
-                                        .delta = view(step.delta),
+                                        .delta = view_or_none(step.delta),
+                                        .o = view_or_none(step.o),
                                         .dq = view(step.dq),
                                         .dk = view(part.dk),
                                         .dv = view(part.dv),

@@ -61,6 +61,7 @@ class Executor {
   Status attend(const Execution& execution, const Step& step);
   void bind_buffers(const Execution& execution);
   const TensorView& view(BufferId id) const { return views_[static_cast<size_t>(id)]; }
+  TensorView view_or_none(BufferId id) const { return id == kNone ? TensorView() : view(id); }
 
   Communicator& communicator_;
   std::vector<TensorView> views_;    // per buffer

@@ -70,6 +70,13 @@ Status fits_carries(DType dtype, Carries carries, std::initializer_list<NamedVie
   return {};
 }
 
+bool given(const TensorView& view) { return view.rows() > 0; }
+
+/// O and gradients: of the problem's type where they are whole.
+Status fits_results(const TileProblem& p, Carries carries, std::initializer_list<NamedView> views) {
+  return p.features.whole ? fits_inputs(p.dtype, views) : fits_carries(p.dtype, carries, views);
+}
+
 Status fits_rows(const TileProblem& problem, int64_t rows_q, const TensorView& k,
                  std::span<const PlacedTile> tiles) {
   const int64_t rows_k = k.rows();
@@ -196,9 +203,8 @@ Status fits(const TileProblem& p, const ForwardTiles& t, Carries carries) {
       fits_inputs(p.dtype, {{"q", t.q, rows_q, p.heads_q, p.dim_qk},
                             {"k", t.k, rows_k, p.heads_kv, p.dim_qk, p.features.paged},
                             {"v", t.v, rows_k, p.heads_kv, p.dim_v, p.features.paged}}));
-  LONGSPAN_CHECK_OK(
-      fits_carries(p.dtype, carries,
-                   {{"o", t.o, rows_q, p.heads_q, p.dim_v}, {"lse", t.lse, rows_q, p.heads_q, 1}}));
+  LONGSPAN_CHECK_OK(fits_results(p, carries, {{"o", t.o, rows_q, p.heads_q, p.dim_v}}));
+  LONGSPAN_CHECK_OK(fits_carries(p.dtype, carries, {{"lse", t.lse, rows_q, p.heads_q, 1}}));
   LONGSPAN_CHECK_OK(fits_rows(p, rows_q, t.k, t.tiles));
   return fits_terms(p, t, carries);
 }
@@ -211,10 +217,15 @@ Status fits(const TileProblem& p, const BackwardTiles& t, Carries carries) {
                                           {"k", t.k, rows_k, p.heads_kv, p.dim_qk},
                                           {"v", t.v, rows_k, p.heads_kv, p.dim_v},
                                           {"dout", t.dout, rows_q, p.heads_q, p.dim_v}}));
-  LONGSPAN_CHECK_OK(fits_carries(p.dtype, carries,
-                                 {{"lse", t.lse, rows_q, p.heads_q, 1},
-                                  {"delta", t.delta, rows_q, p.heads_q, 1},
-                                  {"dq", t.dq, rows_q, p.heads_q, p.dim_qk},
+  if (given(t.o)) {
+    LONGSPAN_CHECK_OK(fits_inputs(p.dtype, {{"o", t.o, rows_q, p.heads_q, p.dim_v}}));
+  }
+  LONGSPAN_CHECK_OK(fits_carries(p.dtype, carries, {{"lse", t.lse, rows_q, p.heads_q, 1}}));
+  if (given(t.delta) || !given(t.o) || !p.features.whole) {
+    LONGSPAN_CHECK_OK(fits_carries(p.dtype, carries, {{"delta", t.delta, rows_q, p.heads_q, 1}}));
+  }
+  LONGSPAN_CHECK_OK(fits_results(p, carries,
+                                 {{"dq", t.dq, rows_q, p.heads_q, p.dim_qk},
                                   {"dk", t.dk, rows_k, p.heads_kv, p.dim_qk},
                                   {"dv", t.dv, rows_k, p.heads_kv, p.dim_v}}));
   LONGSPAN_CHECK_OK(fits_rows(p, rows_q, t.k, t.tiles));

@@ -205,7 +205,7 @@ void Builder::attend(Step step) {
   if (step.parts.empty()) return;
   const bool forward = step.kind == StepKind::kAttend;
   access(step, step.q, false);
-  access(step, step.o, true);
+  access(step, step.o, forward);
   access(step, step.lse, forward);
   access(step, step.max_logit, true);
   access(step, step.dout, false);

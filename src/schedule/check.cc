@@ -85,6 +85,7 @@ Status check(const Setting& setting, std::span<const Schedule> schedules) {
     LONGSPAN_CHECK_OK(proof::check_accesses(schedule));
   }
   LONGSPAN_CHECK_OK(proof::check_messages(schedules));
+  LONGSPAN_CHECK_OK(proof::check_in_order(schedules));
   return proof::check_coverage(setting, schedules);
 }
 

@@ -104,8 +104,12 @@ Status check_contents(const Setting& setting, const Schedule& schedule);
 /// No read before the write, no race, no shared byte in use, no partial result lost or taken twice,
 /// every output row written once.
 Status check_accesses(const Schedule& schedule);
-/// All ranks: messages match and nothing deadlocks.
+/// All ranks: messages match.
 Status check_messages(std::span<const Schedule> schedules);
+/// All ranks: communicators that match messages by their order alone, and run each rank's transfers
+/// one after the other in the order of the list, carry them without a deadlock. So then does every
+/// other communicator.
+Status check_in_order(std::span<const Schedule> schedules);
 /// All ranks: the tiles are every visible pair of every head exactly once.
 Status check_coverage(const Setting& setting, std::span<const Schedule> schedules);
 

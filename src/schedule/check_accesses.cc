@@ -199,6 +199,7 @@ class Accesses {
 
   void gather_attend(const Step& step) {
     const bool backward = step.kind == StepKind::kAttendBackward;
+    const Access result = schedule_.tiles.features.whole ? Access::kWrite : Access::kUpdate;
     std::vector<Strip> queries;
     for (size_t i = 0; i < step.parts.size(); ++i) {
       const Part& part = step.parts[i];
@@ -210,12 +211,12 @@ class Accesses {
       }
       for (const BufferId id : {part.k, part.v}) whole(reads_, id, Access::kRead, i + 1, keys);
       if (!backward) continue;
-      for (const BufferId id : {part.dk, part.dv}) whole(writes_, id, Access::kUpdate, i + 1, keys);
+      for (const BufferId id : {part.dk, part.dv}) whole(writes_, id, result, i + 1, keys);
     }
     whole(reads_, step.q, Access::kRead, 0, queries);
     if (!backward) {
-      whole(writes_, step.o, Access::kUpdate, 0, queries);
-      whole(writes_, step.lse, Access::kUpdate, 0, queries);
+      whole(writes_, step.o, result, 0, queries);
+      whole(writes_, step.lse, result, 0, queries);
       if (step.max_logit != kNone) {
         const Buffer& q = buffer_of(schedule_, step.q);
         whole(writes_, step.max_logit, Access::kUpdate, 0, {{0, 1, 1}});
@@ -224,10 +225,10 @@ class Accesses {
       }
       return;
     }
-    for (const BufferId id : {step.dout, step.lse, step.delta}) {
-      whole(reads_, id, Access::kRead, 0, queries);
+    for (const BufferId id : {step.dout, step.lse, step.delta, step.o}) {
+      if (id != kNone) whole(reads_, id, Access::kRead, 0, queries);
     }
-    whole(writes_, step.dq, Access::kUpdate, 0, queries);
+    whole(writes_, step.dq, result, 0, queries);
   }
 
   void whole(std::vector<Touch>& touches, BufferId id, Access access, size_t parts,

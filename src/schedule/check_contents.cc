@@ -103,10 +103,6 @@ class Contents {
     std::vector<int32_t> seen;
     for (const BufferId id : buffers) {
       if (id == kNone) continue;
-      if (step_of(schedule_, step_).kind == StepKind::kAttendBackward &&
-          buffer_of(schedule_, id).quantity == Quantity::kO) {
-        continue;  // backward reads delta instead
-      }
       const int32_t layout = layouts_[static_cast<size_t>(id)];
       if (std::find(seen.begin(), seen.end(), layout) != seen.end()) continue;
       seen.push_back(layout);

@@ -61,7 +61,7 @@ Status check_sinks(const Setting& setting, const Schedule& schedule) {
   const auto count = static_cast<StepId>(schedule.steps.size());
   for (StepId id = 0; id < count; ++id) {
     const StepKind kind = step_of(schedule, id).kind;
-    needed |= starts_output(schedule, step_of(schedule, id)) || kind == StepKind::kAttendBackward;
+    needed |= starts_output(schedule, step_of(schedule, id)) || is_attend(kind);
     if (is_attend(kind) && forward && found != kNone) {
       return defect(schedule, id, kNone, "tiles come after the sink entered");
     }

@@ -8,7 +8,7 @@ namespace longspan::proof {
 namespace {
 
 bool is_transfer_kind(StepKind kind) {
-  return kind == StepKind::kSend || kind == StepKind::kRecv || kind == StepKind::kAllGather ||
+  return kind == StepKind::kSendRecv || kind == StepKind::kAllGather ||
          kind == StepKind::kReduceScatter || kind == StepKind::kAllToAll;
 }
 
@@ -71,6 +71,9 @@ class StepCheck {
       return fail("fills belong to fill and sink steps");
     }
     if (step_.messages.empty() == transfer) return fail("messages belong to transfer steps");
+    if (step_.kind == StepKind::kSendRecv && step_.messages.size() > 2) {
+      return fail(fmt::format("{} messages", step_.messages.size()));
+    }
     return {};
   }
 
@@ -129,15 +132,20 @@ class StepCheck {
     const DType dtype = setting_.problem.dtype;
     const DType sum = accumulator(dtype);
     const int64_t head = at(step_.q).head_begin;
+    const DType result = schedule_.tiles.features.whole ? dtype : sum;
     LONGSPAN_CHECK_OK(tile_problem());
     LONGSPAN_CHECK_OK(argument(step_.q, Quantity::kQ, dtype, head));
     LONGSPAN_CHECK_OK(argument(step_.lse, Quantity::kLse, sum, head));
     if (backward) {
       LONGSPAN_CHECK_OK(argument(step_.dout, Quantity::kDout, dtype, head));
-      LONGSPAN_CHECK_OK(argument(step_.delta, Quantity::kDelta, sum, head));
-      LONGSPAN_CHECK_OK(argument(step_.dq, Quantity::kDq, sum, head));
+      const bool has_o = step_.o != kNone;
+      if (has_o) LONGSPAN_CHECK_OK(argument(step_.o, Quantity::kO, dtype, head));
+      if (step_.delta != kNone || !has_o || !schedule_.tiles.features.whole) {
+        LONGSPAN_CHECK_OK(argument(step_.delta, Quantity::kDelta, sum, head));
+      }
+      LONGSPAN_CHECK_OK(argument(step_.dq, Quantity::kDq, result, head));
     } else {
-      LONGSPAN_CHECK_OK(argument(step_.o, Quantity::kO, sum, head));
+      LONGSPAN_CHECK_OK(argument(step_.o, Quantity::kO, result, head));
       if (setting_.problem.max_logit) {
         LONGSPAN_CHECK_OK(argument(step_.max_logit, Quantity::kMaxLogit, sum, head));
       }
@@ -150,8 +158,8 @@ class StepCheck {
       LONGSPAN_CHECK_OK(argument(part.v, Quantity::kV, dtype, key_head));
       LONGSPAN_CHECK_OK(head_mapping(head, part.k));
       if (!backward) continue;
-      LONGSPAN_CHECK_OK(argument(part.dk, Quantity::kDk, sum, key_head));
-      LONGSPAN_CHECK_OK(argument(part.dv, Quantity::kDv, sum, key_head));
+      LONGSPAN_CHECK_OK(argument(part.dk, Quantity::kDk, result, key_head));
+      LONGSPAN_CHECK_OK(argument(part.dv, Quantity::kDv, result, key_head));
     }
     return {};
   }
@@ -165,9 +173,10 @@ class StepCheck {
       return fail(fmt::format("tile problem of dims {} and {}, expected {} and {}", tiles.dim_qk,
                               tiles.dim_v, problem.dim_qk, problem.dim_v));
     }
-    if (!(tiles.features == features_of(problem, schedule_.direction))) {
-      return fail("tile problem lost a feature of the problem");
-    }
+    Features expected = features_of(problem, schedule_.direction);
+    expected.whole = tiles.features.whole;
+    if (!(tiles.features == expected)) return fail("tile problem lost a feature of the problem");
+    if (tiles.features.whole && !setting_.whole) return fail("whole results are not allowed");
     if (tiles.heads_q < 1 || tiles.heads_kv < 1 || tiles.group < 1 || tiles.group_offset < 0) {
       return fail("tile problem without heads");
     }

@@ -21,8 +21,7 @@ std::string_view colour(StepKind kind) {
     case StepKind::kAttend: return "#2b6cb0";
     case StepKind::kAttendBackward: return "#2c5282";
     case StepKind::kDelta: return "#63b3ed";
-    case StepKind::kSend: return "#dd6b20";
-    case StepKind::kRecv: return "#f6ad55";
+    case StepKind::kSendRecv: return "#dd6b20";
     case StepKind::kAllGather: return "#d53f8c";
     case StepKind::kReduceScatter: return "#97266d";
     case StepKind::kAllToAll: return "#805ad5";

@@ -9,8 +9,7 @@ std::string_view name(StepKind kind) {
     case StepKind::kAttend: return "attend";
     case StepKind::kAttendBackward: return "attend_backward";
     case StepKind::kDelta: return "delta";
-    case StepKind::kSend: return "send";
-    case StepKind::kRecv: return "recv";
+    case StepKind::kSendRecv: return "send_recv";
     case StepKind::kAllGather: return "all_gather";
     case StepKind::kReduceScatter: return "reduce_scatter";
     case StepKind::kAllToAll: return "all_to_all";

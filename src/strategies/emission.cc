@@ -22,6 +22,21 @@ std::vector<MemberRows> member_rows(const Emission& e, SideOf side) {
   return members;
 }
 
+/// Slices hold equal numbers of heads on every rank, whose results need no adding up.
+int head_slices(const Setting& setting, const Arrangement& arrangement) {
+  const Problem& p = setting.problem;
+  const bool plain = arrangement.ways > 1 && arrangement.rings == 1 && p.sink == Sink::kNone;
+  const int pieces = arrangement.ways * setting.head_slices;
+  return plain && p.heads_kv % pieces == 0 ? setting.head_slices : 1;
+}
+
+HeadShare slice_of(const HeadShare& share, int64_t group, int slices, int index) {
+  if (slices == 1) return share;
+  const int64_t heads = share.kv_heads() / slices;
+  const int64_t begin = share.kv_begin + index * heads;
+  return {begin * group, (begin + heads) * group, begin, begin + heads};
+}
+
 }  // namespace
 
 bool is_key_side(Quantity quantity) {
@@ -37,6 +52,7 @@ Emission::Emission(const Setting& s, Direction d, int r, std::string_view strate
       arrangement(a),
       group(r / a.ways),
       member(r % a.ways),
+      slices(head_slices(s, a)),
       share(head_share(s.problem, a.ways, r % a.ways)),
       own_q(valid_rows(s.partition.q(r))),
       own_k(valid_rows(s.partition.k(r))),
@@ -44,9 +60,25 @@ Emission::Emission(const Setting& s, Direction d, int r, std::string_view strate
       k(group_rows(SideOf::kKey, group)),
       q_members(member_rows(*this, SideOf::kQuery)),
       k_members(member_rows(*this, SideOf::kKey)),
-      builder(d, strategy, r, a.ways * a.rings),
-      send(builder.region()),
-      recv(builder.region()) {}
+      builder(d, strategy, r, a.ways * a.rings) {
+  for (int i = 0; i < slices; ++i) exchanges.emplace_back(builder.region(), builder.region());
+  select(0);
+}
+
+void Emission::select(int index) {
+  slice = index;
+  share = share_of(member);
+}
+
+HeadShare Emission::share_of(int other_member) const {
+  return slice_of(head_share(problem, arrangement.ways, other_member), problem.group(), slices,
+                  slice);
+}
+
+const Meeting& Emission::own() {
+  if (!meeting) meeting = meet(problem, q, k);
+  return *meeting;
+}
 
 Rows Emission::group_rows(SideOf side, int of_group) const {
   if (arrangement.ways > 1) {
@@ -83,16 +115,19 @@ Buffer Emission::head_buffer(Quantity quantity, DType dtype, std::string name) c
 }
 
 BufferId Emission::operand(Quantity quantity, DType dtype) {
+  if (const auto known = operands.find(quantity); known != operands.end()) return known->second;
   const bool keys = is_key_side(quantity);
   const Shard& shard = keys ? setting.partition.k(rank) : setting.partition.q(rank);
-  return builder.add({.space = Space::kOperand,
-                      .quantity = quantity,
-                      .name = std::string(name(quantity)),
-                      .dtype = dtype,
-                      .rows = shard.rows,
-                      .heads = keys ? problem.heads_kv : problem.heads_q,
-                      .dim = dim_of(quantity),
-                      .runs = shard.runs});
+  const BufferId id = builder.add({.space = Space::kOperand,
+                                   .quantity = quantity,
+                                   .name = std::string(name(quantity)),
+                                   .dtype = dtype,
+                                   .rows = shard.rows,
+                                   .heads = keys ? problem.heads_kv : problem.heads_q,
+                                   .dim = dim_of(quantity),
+                                   .runs = shard.runs});
+  operands.emplace(quantity, id);
+  return id;
 }
 
 BufferId Emission::workspace(Buffer buffer) {

@@ -5,9 +5,11 @@
 // exchange keys and values. ways = 1 is a plain ring, rings = 1 a plain all-to-all.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "longspan/schedule.h"
@@ -50,12 +52,22 @@ struct Emission {
   Emission(const Setting& setting, Direction direction, int rank, std::string_view strategy,
            Arrangement arrangement);
 
+  /// From here on `share` is the heads of slice `index`, which has exchange buffers of its own.
+  void select(int index);
+  /// Distinguishes the buffers of slices by name.
+  std::string label() const { return slices > 1 ? "." + std::to_string(slice) : ""; }
+  /// The share of another member in the selected slice.
+  HeadShare share_of(int other_member) const;
+  /// Where the rows that attend works on meet.
+  const Meeting& own();
+
   int member_rank(int member) const { return group * arrangement.ways + member; }
   int group_rank(int other_group) const { return other_group * arrangement.ways + member; }
   /// Tokens that the attend steps of a group's members work on.
   Rows group_rows(SideOf side, int group) const;
   /// A buffer over the attend rows of q or k (by quantity) for this rank's heads.
   Buffer head_buffer(Quantity quantity, DType dtype, std::string name) const;
+  /// The tensor of the call.
   BufferId operand(Quantity quantity, DType dtype);
   BufferId workspace(Buffer buffer);
   int64_t dim_of(Quantity quantity) const;
@@ -67,12 +79,16 @@ struct Emission {
   Arrangement arrangement;
   int group;
   int member;
-  HeadShare share;
+  int slices;         // of the member's heads, exchanged and computed one after the other
+  int slice = 0;      // the selected one
+  HeadShare share;    // its heads
   Rows own_q, own_k;  // valid rows of this rank's tensors
   Rows q, k;          // rows that attend works on: the own ones, or all of the group's
   std::vector<MemberRows> q_members, k_members;  // of the group; empty when ways is 1
   Builder builder;
-  RegionId send, recv;  // of both head exchanges: the way back reuses the buffers of the way in
+  std::vector<std::pair<RegionId, RegionId>> exchanges;  // send, recv of each slice, both ways
+  std::optional<Meeting> meeting;                        // what own() found
+  std::map<Quantity, BufferId> operands;
 };
 
 bool is_key_side(Quantity quantity);  // rows are keys, heads are key heads
@@ -86,11 +102,20 @@ struct Move {
   BufferId to = kNone;
 };
 
-/// One packed exchange from sequence layout to head layout inside the group.
-void exchange_to_heads(Emission& emission, const std::vector<Move>& moves);
-/// One packed exchange back. Results are converted to the type of their target before they travel,
+/// An exchange under way: what is left to do once it has arrived.
+struct Arrival {
+  std::vector<Copy> own, unpack;
+  std::vector<Move> sums;                    // moves whose parts are added at their owner
+  std::vector<std::vector<BufferId>> parts;  // of each sum, by member; kNone: the own or none
+};
+/// Packs and sends one exchange of the selected slice from sequence layout to head layout inside
+/// the group.
+Arrival send_to_heads(Emission& emission, const std::vector<Move>& moves);
+/// One exchange back. Results are converted to the type of their target before they travel,
 /// except dk and dv of shared key heads, which are added at their owner in accumulator type.
-void exchange_from_heads(Emission& emission, const std::vector<Move>& moves);
+Arrival send_from_heads(Emission& emission, const std::vector<Move>& moves);
+/// Unpacks what has arrived.
+void take(Emission& emission, Arrival arrival);
 
 /// A workspace buffer for the largest logits of this rank's heads; none unless they are asked for.
 BufferId max_logit_buffer(Emission& emission);
@@ -99,6 +124,17 @@ void reduce_max_logit(Emission& emission, BufferId own);
 
 /// Copies valid rows between two buffers whose rows are `rows`.
 std::vector<Copy> copy_rows(const Rows& rows, BufferId from, BufferId to, int64_t heads);
+
+/// delta = rowsum(dout * O) of a 16-bit O is off by the rounding of O. Where few keys have weight,
+/// dq and dk are small differences and that error would be most of them, so forward keeps O as it
+/// was accumulated. Where rows are long O is small beside v, and so is that error; O of other types
+/// is exact as returned.
+bool keeps_exact_o(const Setting& setting);
+/// Whether forward or backward writes its results instead of adding to them (Features::whole).
+bool writes_whole_o(Emission& emission);
+bool writes_whole_gradients(Emission& emission);
+/// Valid rows that no tile works on, of a buffer of queries or keys.
+std::vector<Fill> unattended(Emission& emission, BufferId buffer);
 
 /// Buffers of the attend steps.
 struct AttendBuffers {

@@ -22,10 +22,6 @@ const MemberRows& member_rows(const Emission& e, Quantity quantity, int member) 
   return (is_key_side(quantity) ? e.k_members : e.q_members)[static_cast<size_t>(member)];
 }
 
-HeadShare share_of(const Emission& e, int member) {
-  return head_share(e.problem, e.arrangement.ways, member);
-}
-
 /// From the rows of one member, in its own tensor or in a message, to their places in head layout.
 std::vector<Copy> to_places(const Rows& rows, const std::vector<Place>& places, Copy prototype) {
   std::vector<Copy> copies(places.size(), prototype);
@@ -68,14 +64,15 @@ BufferId place_field(Emission& e, RegionId region, Quantity quantity, DType dtyp
                      std::string_view direction, int peer) {
   const int64_t count = heads.second - heads.first;
   if (compact.rows == 0 || count == 0) return kNone;
-  return e.builder.place(region, {.quantity = quantity,
-                                  .name = fmt::format("{}.{}{}", name(quantity), direction, peer),
-                                  .dtype = dtype,
-                                  .rows = compact.rows,
-                                  .heads = count,
-                                  .dim = e.dim_of(quantity),
-                                  .head_begin = heads.first,
-                                  .runs = compact.runs});
+  return e.builder.place(
+      region, {.quantity = quantity,
+               .name = fmt::format("{}.{}{}{}", name(quantity), direction, peer, e.label()),
+               .dtype = dtype,
+               .rows = compact.rows,
+               .heads = count,
+               .dim = e.dim_of(quantity),
+               .head_begin = heads.first,
+               .runs = compact.runs});
 }
 
 /// dk and dv of shared key heads are partial: they travel in accumulator type and are added at
@@ -86,20 +83,29 @@ bool is_partial(const Emission& e, Quantity quantity) {
 
 /// One exchange as it is put together, member by member.
 struct Exchange {
-  std::vector<Copy> pack, own, unpack;
+  std::vector<Copy> pack;
   std::vector<Message> messages;
+  Arrival arrival;
 
   void add(int peer, uint32_t tag, std::vector<BufferId> sent, std::vector<BufferId> received) {
     messages.push_back(Builder::message(TransferKind::kSend, peer, tag, std::move(sent)));
     messages.push_back(Builder::message(TransferKind::kRecv, peer, tag, std::move(received)));
   }
-  void emit(Builder& builder) && {
+  Arrival send(Builder& builder) && {
     builder.copy(StepKind::kPack, std::move(pack));
     builder.transfer(StepKind::kAllToAll, std::move(messages));
-    builder.copy(StepKind::kUnpack, std::move(own));
-    builder.copy(StepKind::kUnpack, std::move(unpack));
+    return std::move(arrival);
   }
 };
+
+/// The exchange buffers of the selected slice.
+RegionId sent_from(const Emission& e) { return e.exchanges[static_cast<size_t>(e.slice)].first; }
+RegionId received_in(const Emission& e) { return e.exchanges[static_cast<size_t>(e.slice)].second; }
+
+void rewind(Emission& e) {
+  e.builder.rewind(sent_from(e));
+  e.builder.rewind(received_in(e));
+}
 
 /// dk or dv of shared key heads: every member's part is added in order of members.
 void add_up(Emission& e, const Move& move, const std::vector<BufferId>& received) {
@@ -115,7 +121,7 @@ void add_up(Emission& e, const Move& move, const std::vector<BufferId>& received
                                     .runs = compact.runs});
   std::vector<Copy> additions;
   for (int m = 0; m < e.arrangement.ways; ++m) {
-    const HeadShare share = share_of(e, m);
+    const HeadShare share = e.share_of(m);
     const Copy prototype{.src = m == e.member ? move.from : received[static_cast<size_t>(m)],
                          .dst = sum,
                          .dst_head = share.kv_begin,
@@ -138,26 +144,27 @@ void to_heads_of(Emission& e, const std::vector<Move>& moves, int m, Exchange& x
   for (const auto& [from, to] : moves) {
     const Quantity quantity = e.builder.buffer(from).quantity;
     const DType dtype = e.builder.buffer(from).dtype;
-    const auto theirs = heads_of(share_of(e, m), quantity);
+    const auto theirs = heads_of(e.share_of(m), quantity);
     const auto mine = heads_of(e.share, quantity);
     const Rows& rows = own_rows(e, quantity);
     const auto& [compact, own_places] = member_rows(e, quantity, e.member);
     Copy copy{.src = from, .src_head = theirs.first, .heads = theirs.second - theirs.first};
     if (m == e.member) {
       copy.dst = to;
-      append(x.own, to_places(rows, own_places, copy));
+      append(x.arrival.own, to_places(rows, own_places, copy));
       continue;
     }
-    copy.dst = place_field(e, e.send, quantity, dtype, compact, theirs, "to", peer);
+    copy.dst = place_field(e, sent_from(e), quantity, dtype, compact, theirs, "to", peer);
     if (copy.dst != kNone) {
       append(x.pack, renumber(rows, compact, copy));
       sent.push_back(copy.dst);
     }
     const auto& [incoming, places] = member_rows(e, quantity, m);
-    const BufferId in = place_field(e, e.recv, quantity, dtype, incoming, mine, "from", peer);
+    const BufferId in =
+        place_field(e, received_in(e), quantity, dtype, incoming, mine, "from", peer);
     if (in == kNone) continue;
     received.push_back(in);
-    append(x.unpack,
+    append(x.arrival.unpack,
            to_places(incoming, places, {.src = in, .dst = to, .heads = mine.second - mine.first}));
   }
   if (m != e.member) x.add(peer, kToHeads, std::move(sent), std::move(received));
@@ -174,29 +181,29 @@ std::vector<BufferId> from_heads_of(Emission& e, const std::vector<Move>& moves,
     const Quantity quantity = e.builder.buffer(to).quantity;
     const bool partial = is_partial(e, quantity);
     const DType wire = partial ? accumulator(e.problem.dtype) : e.builder.buffer(to).dtype;
-    const auto theirs = heads_of(share_of(e, m), quantity);
+    const auto theirs = heads_of(e.share_of(m), quantity);
     const auto mine = heads_of(e.share, quantity);
     const Rows& rows = own_rows(e, quantity);
     const auto& [compact, own_places] = member_rows(e, quantity, e.member);
     Copy home{.dst = to, .dst_head = theirs.first, .heads = theirs.second - theirs.first};
     if (m == e.member) {
       home.src = from;
-      if (!partial) append(x.own, from_places(own_places, rows, home));
+      if (!partial) append(x.arrival.own, from_places(own_places, rows, home));
       continue;
     }
     const auto& [outgoing, places] = member_rows(e, quantity, m);
-    const BufferId out = place_field(e, e.send, quantity, wire, outgoing, mine, "home", peer);
+    const BufferId out = place_field(e, sent_from(e), quantity, wire, outgoing, mine, "home", peer);
     if (out != kNone) {
       sent.push_back(out);
       append(x.pack, from_places(places, outgoing,
                                  {.src = from, .dst = out, .heads = mine.second - mine.first}));
     }
-    home.src = place_field(e, e.recv, quantity, wire, compact, theirs, "result", peer);
+    home.src = place_field(e, received_in(e), quantity, wire, compact, theirs, "result", peer);
     if (home.src == kNone) continue;
     received.push_back(home.src);
     by_move[i] = home.src;
     if (partial) continue;
-    append(x.unpack, renumber(compact, rows, home));
+    append(x.arrival.unpack, renumber(compact, rows, home));
   }
   if (m != e.member) x.add(peer, kFromHeads, std::move(sent), std::move(received));
   return by_move;
@@ -204,29 +211,34 @@ std::vector<BufferId> from_heads_of(Emission& e, const std::vector<Move>& moves,
 
 }  // namespace
 
-void exchange_to_heads(Emission& e, const std::vector<Move>& moves) {
-  e.builder.rewind(e.send);
-  e.builder.rewind(e.recv);
+Arrival send_to_heads(Emission& e, const std::vector<Move>& moves) {
+  rewind(e);
   Exchange exchange;
   for (int m = 0; m < e.arrangement.ways; ++m) to_heads_of(e, moves, m, exchange);
-  std::move(exchange).emit(e.builder);
+  return std::move(exchange).send(e.builder);
 }
 
-void exchange_from_heads(Emission& e, const std::vector<Move>& moves) {
-  e.builder.rewind(e.send);
-  e.builder.rewind(e.recv);
+Arrival send_from_heads(Emission& e, const std::vector<Move>& moves) {
+  rewind(e);
   Exchange exchange;
   std::vector<std::vector<BufferId>> received;  // by member, then by move
   for (int m = 0; m < e.arrangement.ways; ++m) {
     received.push_back(from_heads_of(e, moves, m, exchange));
   }
-  std::move(exchange).emit(e.builder);
+  Arrival arrival = std::move(exchange).send(e.builder);
   for (size_t i = 0; i < moves.size(); ++i) {
     if (!is_partial(e, e.builder.buffer(moves[i].to).quantity)) continue;
-    std::vector<BufferId> of_move;
-    for (const std::vector<BufferId>& member : received) of_move.push_back(member[i]);
-    add_up(e, moves[i], of_move);
+    arrival.sums.push_back(moves[i]);
+    std::vector<BufferId>& parts = arrival.parts.emplace_back();
+    for (const std::vector<BufferId>& member : received) parts.push_back(member[i]);
   }
+  return arrival;
+}
+
+void take(Emission& e, Arrival arrival) {
+  e.builder.copy(StepKind::kUnpack, std::move(arrival.own));
+  e.builder.copy(StepKind::kUnpack, std::move(arrival.unpack));
+  for (size_t i = 0; i < arrival.sums.size(); ++i) add_up(e, arrival.sums[i], arrival.parts[i]);
 }
 
 }  // namespace longspan

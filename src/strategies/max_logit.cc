@@ -30,6 +30,11 @@ Copy to_share(BufferId from, BufferId to, const HeadShare& share) {
   return {.src = from, .dst = to, .rows = 1, .src_head = share.q_begin, .heads = share.q_heads()};
 }
 
+/// Of all slices.
+HeadShare member_share(const Emission& e, int member) {
+  return head_share(e.problem, e.arrangement.ways, member);
+}
+
 HeadShare every_head(const Emission& e) { return {.q_begin = 0, .q_end = e.problem.heads_q}; }
 
 /// Tells every other rank the largest logits of this rank's heads. Returns what to take the maximum
@@ -39,16 +44,17 @@ std::vector<Copy> exchange(Emission& e, BufferId own, BufferId all) {
   std::vector<Copy> copies;
   BufferId sent = kNone;
   if (own != kNone) {
-    sent = e.workspace(maxima(e, "max_logit.sent", e.share));
-    e.builder.copy(StepKind::kPack, {to_share(own, sent, e.share)});
-    copies.push_back(from_share(sent, all, e.share));
+    const HeadShare mine = member_share(e, e.member);
+    sent = e.workspace(maxima(e, "max_logit.sent", mine));
+    e.builder.copy(StepKind::kPack, {to_share(own, sent, mine)});
+    copies.push_back(from_share(sent, all, mine));
   }
   for (int peer = 0; peer < e.arrangement.ways * e.arrangement.rings; ++peer) {
     if (peer == e.rank) continue;
     if (sent != kNone) {
       messages.push_back(Builder::message(TransferKind::kSend, peer, kMaxima, {sent}));
     }
-    const HeadShare theirs = head_share(e.problem, e.arrangement.ways, peer % e.arrangement.ways);
+    const HeadShare theirs = member_share(e, peer % e.arrangement.ways);
     if (theirs.q_heads() == 0) continue;
     const BufferId in = e.workspace(maxima(e, fmt::format("max_logit.from{}", peer), theirs));
     messages.push_back(Builder::message(TransferKind::kRecv, peer, kMaxima, {in}));

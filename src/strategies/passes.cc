@@ -1,8 +1,9 @@
 // The attend steps: the group's own keys first, then those of the other groups as they arrive.
 //
 // At step s a group sends to the one s places on and receives from the one s places back, only the
-// keys that the receiver's queries see. The partial dk and dv of a step go straight back to the
-// keys' owner in accumulator type, which adds them in the order of the steps.
+// keys that the receiver's queries see. Both are one step: behind each other they would wait in a
+// circle where a rank's transfers run one after the other. The partial dk and dv of a step go
+// straight back to the keys' owner in accumulator type, which adds them in the order of the steps.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -56,11 +57,7 @@ class Passes {
   }
 
   void own_part() {
-    own_ = {.k = b_.k,
-            .v = b_.v,
-            .dk = b_.dk,
-            .dv = b_.dv,
-            .tiles = meet(e_.problem, e_.q, e_.k).tiles};
+    own_ = {.k = b_.k, .v = b_.v, .dk = b_.dk, .dv = b_.dv, .tiles = e_.own().tiles};
     key_rows_ = e_.k.rows;
   }
 
@@ -185,10 +182,10 @@ void Passes::ring() {
     const Slot& at = slots[index % 2];
     builder.rewind(at.recv);
     builder.rewind(at.send);
-    auto [message, part] = receive_keys(passes_[index], at.recv);
+    Message sent = pack_keys(passes_[index], at.send);
+    auto [received, part] = receive_keys(passes_[index], at.recv);
     next = std::move(part);
-    builder.transfer(StepKind::kRecv, {std::move(message)});
-    builder.transfer(StepKind::kSend, {pack_keys(passes_[index], at.send)});
+    builder.transfer(StepKind::kSendRecv, {std::move(received), std::move(sent)});
   };
   start(0);
   attend({own_});
@@ -203,8 +200,7 @@ void Passes::ring() {
     Message partials = partial_gradients(passes_[i], part, at.partial_send);
     attend({std::move(part)});
     auto [message, copies] = receive_partials(passes_[i], at.partial_recv);
-    builder.transfer(StepKind::kRecv, {std::move(message)});
-    builder.transfer(StepKind::kSend, {std::move(partials)});
+    builder.transfer(StepKind::kSendRecv, {std::move(message), std::move(partials)});
     builder.copy(StepKind::kAccumulate, std::exchange(additions, std::move(copies)));
   }
   builder.copy(StepKind::kAccumulate, std::move(additions));

@@ -28,7 +28,8 @@ class Failures : public ::testing::TestWithParam<Kind> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(All, Failures, ::testing::Values(Kind::kThreads, Kind::kCallback),
+INSTANTIATE_TEST_SUITE_P(All, Failures,
+                         ::testing::Values(Kind::kThreads, Kind::kCallback, Kind::kComposite),
                          [](const auto& info) { return kind_name(info.param); });
 
 Status transfer(Communicator& communicator, TransferKind kind, int peer, size_t bytes,

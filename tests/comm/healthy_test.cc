@@ -23,12 +23,12 @@ std::string case_name(const ::testing::TestParamInfo<Case>& info) {
   return kind_name(kind) + "_" + std::to_string(ranks) + "_" + std::string(body.name);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Healthy,
-                         ::testing::Combine(::testing::Values(Kind::kThreads, Kind::kCallback),
-                                            ::testing::Values(1, 2, 3, 4, 8),
-                                            ::testing::ValuesIn(healthy_bodies().begin(),
-                                                                healthy_bodies().end())),
-                         case_name);
+INSTANTIATE_TEST_SUITE_P(
+    All, Healthy,
+    ::testing::Combine(::testing::Values(Kind::kThreads, Kind::kCallback, Kind::kComposite),
+                       ::testing::Values(1, 2, 3, 4, 8),
+                       ::testing::ValuesIn(healthy_bodies().begin(), healthy_bodies().end())),
+    case_name);
 
 }  // namespace
 }  // namespace longspan::test

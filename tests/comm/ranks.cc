@@ -7,7 +7,14 @@
 
 namespace longspan::test {
 
-std::string kind_name(Kind kind) { return kind == Kind::kThreads ? "threads" : "callback"; }
+std::string kind_name(Kind kind) {
+  switch (kind) {
+    case Kind::kThreads: return "threads";
+    case Kind::kCallback: return "callback";
+    case Kind::kComposite: return "composite";
+  }
+  return "";
+}
 
 CallbackGroup forward_to(std::shared_ptr<Communicator> inner) {
   CallbackGroup group;
@@ -27,7 +34,26 @@ CallbackGroup forward_to(std::shared_ptr<Communicator> inner) {
   return group;
 }
 
+std::vector<std::shared_ptr<Communicator>> make_composites(const Topology& topology) {
+  std::vector<std::shared_ptr<Communicator>> ranks = make_threads_communicators(topology);
+  for (int node = 0; node < topology.nodes(); ++node) {
+    std::vector<size_t> members;
+    for (size_t rank = 0; rank < ranks.size(); ++rank) {
+      if (topology.node_of_rank[rank] == node) members.push_back(rank);
+    }
+    const auto inner =
+        make_threads_communicators(Topology::blocks(static_cast<int>(members.size()), 1));
+    for (size_t i = 0; i < members.size(); ++i) {
+      auto composite = make_composite_communicator(inner[i], ranks[members[i]], topology);
+      EXPECT_TRUE(composite.ok());
+      ranks[members[i]] = std::move(composite).value();
+    }
+  }
+  return ranks;
+}
+
 std::vector<std::shared_ptr<Communicator>> make_ranks(Kind kind, const Topology& topology) {
+  if (kind == Kind::kComposite) return make_composites(topology);
   std::vector<std::shared_ptr<Communicator>> communicators = make_threads_communicators(topology);
   if (kind == Kind::kThreads) return communicators;
   for (auto& communicator : communicators) {

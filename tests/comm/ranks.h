@@ -10,12 +10,15 @@
 
 namespace longspan::test {
 
-enum class Kind { kThreads, kCallback };
+enum class Kind { kThreads, kCallback, kComposite };
 
 std::string kind_name(Kind kind);
 
 /// Communicators of all ranks, one each.
 std::vector<std::shared_ptr<Communicator>> make_ranks(Kind kind, const Topology& topology);
+
+/// Composites of threads inside each node, and threads over all ranks.
+std::vector<std::shared_ptr<Communicator>> make_composites(const Topology& topology);
 
 /// A callback group that hands everything on to `inner`.
 CallbackGroup forward_to(std::shared_ptr<Communicator> inner);

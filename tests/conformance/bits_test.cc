@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "communicators.h"
 #include "testkit/conformance.h"
 #include "testkit/groups.h"
 #include "testkit/mailbox.h"
@@ -116,6 +117,16 @@ TEST(Bits, ThreadsChangeNothing) {
   }
 }
 
+Communicators composites(const Case& c) {
+  const auto make_rank =
+      tool::make_ranks({.name = "composite", .topology = Topology::blocks(c.ranks, c.nodes)});
+  Communicators all;
+  for (size_t rank = 0; rank < static_cast<size_t>(c.ranks); ++rank) {
+    all.push_back((*make_rank)(rank).value());
+  }
+  return all;
+}
+
 TEST(Bits, CommunicatorsChangeNothing) {
   for (const StrategyPair& pair : all_pairs()) {
     const Case c{.problem = ragged("bf16", "6/3"),
@@ -128,7 +139,11 @@ TEST(Bits, CommunicatorsChangeNothing) {
     const auto mailbox =
         run_group(c, inputs, make_mailbox_communicators(Topology::blocks(c.ranks, c.nodes)));
     ASSERT_TRUE(mailbox.ok()) << text(c) << ": " << mailbox.error().text();
-    EXPECT_EQ(different_results(*mailbox, must_run(c)), "") << text(c);
+    const tool::GroupResults threads = must_run(c);
+    EXPECT_EQ(different_results(*mailbox, threads), "") << text(c);
+    const auto composite = run_group(c, inputs, composites(c));
+    ASSERT_TRUE(composite.ok()) << text(c) << ": " << composite.error().text();
+    EXPECT_EQ(different_results(*composite, threads), "") << text(c);
   }
 }
 

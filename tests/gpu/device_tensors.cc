@@ -125,6 +125,7 @@ Status DeviceTensors::move(BackwardTiles& call) {
   LONGSPAN_TRY(call.dout, input("dout", call.dout));
   LONGSPAN_TRY(call.lse, input("lse", call.lse));
   LONGSPAN_TRY(call.delta, input("delta", call.delta));
+  LONGSPAN_TRY(call.o, input("o", call.o));
   LONGSPAN_TRY(call.dq, output("dq", call.dq));
   LONGSPAN_TRY(call.dk, output("dk", call.dk));
   LONGSPAN_TRY(call.dv, output("dv", call.dv));

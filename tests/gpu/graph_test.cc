@@ -1,9 +1,9 @@
 // A captured tile call: replays give the bits of direct calls, whatever the inputs hold by then.
-#include <cuda_runtime_api.h>
+#include "gpu/graph.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -14,36 +14,6 @@
 
 namespace longspan::testing {
 namespace {
-
-/// What a stream was told while it was captured.
-class Graph {
- public:
-  Graph(Stream stream, const std::function<Status()>& body) : stream_(native(stream)) {
-    EXPECT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), cudaSuccess);
-    const Status status = body();
-    EXPECT_TRUE(status.ok()) << status.error().text();
-    EXPECT_EQ(cudaStreamEndCapture(stream_, &graph_), cudaSuccess);
-    EXPECT_EQ(cudaGraphInstantiate(&executable_, graph_, 0), cudaSuccess);
-  }
-  Graph(const Graph&) = delete;
-  Graph& operator=(const Graph&) = delete;
-  ~Graph() {
-    cudaGraphExecDestroy(executable_);
-    cudaGraphDestroy(graph_);
-  }
-
-  void replay() const {
-    EXPECT_EQ(cudaGraphLaunch(executable_, stream_), cudaSuccess);
-    EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
-  }
-
- private:
-  static cudaStream_t native(Stream stream) { return static_cast<cudaStream_t>(stream.handle); }
-
-  cudaStream_t stream_;
-  cudaGraph_t graph_ = nullptr;
-  cudaGraphExec_t executable_ = nullptr;
-};
 
 constexpr DType kWide = DType::kF32;
 

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "providers/lane.h"
+#include "providers/rules.h"
 #include "providers/support.h"
 
 namespace longspan::testing {
@@ -53,6 +54,7 @@ TEST_P(EveryProvider, Declines) {
     change(problem);
     expect_decline(provider(), problem, cpu_, code, part);
   };
+  bad(DeclineCode::kWhole, "give f32 tensors", [](TileProblem& p) { p.features.whole = true; });
   bad(DeclineCode::kHeadDim, "dim 0", [](TileProblem& p) { p.dim_qk = 0; });
   bad(DeclineCode::kHeadDim, "dim 577", [](TileProblem& p) { p.dim_qk = 577; });
   bad(DeclineCode::kHeadDim, "dim_v 600", [](TileProblem& p) { p.dim_v = 600; });
@@ -72,6 +74,45 @@ TEST_P(EveryProvider, Declines) {
   other.name = "cuda:0";
   expect_decline(provider(), good, other, DeclineCode::kDevice, "cuda:0");
   expect_decline(provider(), good, Device{}, DeclineCode::kDevice, "cpu_device()");
+}
+
+/// What plans for whole results take, whoever makes them.
+TEST(Whole, ResultsAreOfTheProblemsTypeAndDeltaMayBeLeftOut) {
+  const Case c = one_tile(10, 12, {}, DType::kBF16);
+  TileProblem problem = c.problem;
+  problem.features.whole = true;
+  const Inputs in = make_inputs(c, 1);
+  const Carry o = empty_carry(c, DType::kBF16);
+  const Carry carry = empty_carry(c, DType::kF32);
+  const Gradients g = zero_gradients(c, DType::kBF16);
+  ForwardTiles forward{.q = in.q.view(),
+                       .k = in.k.view(),
+                       .v = in.v.view(),
+                       .o = o.o.view(),
+                       .lse = carry.lse.view(),
+                       .tiles = c.tiles};
+  EXPECT_TRUE(fits(problem, forward, Carries::kAccumulator).ok());
+  forward.o = carry.o.view();
+  EXPECT_THAT(fits(problem, forward, Carries::kAccumulator).error().message,
+              HasSubstr("o is f32, the plan was prepared for bf16"));
+  problem.direction = Direction::kBackward;
+  BackwardTiles backward{.q = in.q.view(),
+                         .k = in.k.view(),
+                         .v = in.v.view(),
+                         .dout = in.dout.view(),
+                         .lse = carry.lse.view(),
+                         .o = o.o.view(),
+                         .dq = g.dq.view(),
+                         .dk = g.dk.view(),
+                         .dv = g.dv.view(),
+                         .tiles = c.tiles};
+  EXPECT_TRUE(fits(problem, backward, Carries::kAccumulator).ok());
+  backward.o = {};
+  EXPECT_THAT(fits(problem, backward, Carries::kAccumulator).error().message,
+              HasSubstr("delta has 0 rows, expected 10"));
+  backward.o = carry.o.view();
+  EXPECT_THAT(fits(problem, backward, Carries::kAccumulator).error().message,
+              HasSubstr("o is f32"));
 }
 
 struct Misuse {
@@ -137,17 +178,10 @@ TEST_P(EveryProvider, BackwardRejectsWhatDoesNotFit) {
   const Inputs in = make_inputs(c, 1);
   Outcome r = run(provider(), c, in, cpu_);
   const Tensor delta = make_delta(c, in, r.carry.o, DType::kF32);
-  const BackwardTiles call{in.q.view(),
-                           in.k.view(),
-                           in.v.view(),
-                           in.dout.view(),
-                           r.carry.lse.view(),
-                           delta.view(),
-                           r.gradients.dq.view(),
-                           r.gradients.dk.view(),
-                           r.gradients.dv.view(),
-                           c.tiles,
-                           c.scale};
+  const BackwardTiles call{
+      in.q.view(),           in.k.view(),           in.v.view(), in.dout.view(),
+      r.carry.lse.view(),    delta.view(),          {},          r.gradients.dq.view(),
+      r.gradients.dk.view(), r.gradients.dv.view(), c.tiles,     c.scale};
   ASSERT_TRUE(attend_tiles(provider(), cpu_, c.problem, call).ok());
   BackwardTiles changed = call;
   changed.dk.dtype = DType::kF16;

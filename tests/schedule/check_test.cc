@@ -99,7 +99,7 @@ TEST(Check, TransfersAreNotOrderedByTheList) {
   std::vector<Schedule> schedules = schedules_of(setting, Direction::kForward);
   size_t reused = 0;
   for (Step& step : schedules[2].steps) {
-    if (step.kind != StepKind::kRecv || step.after.empty()) continue;
+    if (step.kind != StepKind::kSendRecv || step.after.empty()) continue;
     step.after.clear();
     ++reused;
   }

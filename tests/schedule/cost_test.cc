@@ -30,7 +30,7 @@ Buffer rows(std::string name, int64_t count, int64_t offset) {
 }
 
 Step transfer(TransferKind kind, int peer, BufferId buffer, int64_t offset) {
-  return {.kind = kind == TransferKind::kSend ? StepKind::kSend : StepKind::kRecv,
+  return {.kind = StepKind::kSendRecv,
           .lane = Lane::kTransfer,
           .messages = {
               {.kind = kind, .peer = peer, .offset = offset, .bytes = 16, .buffers = {buffer}}}};

@@ -42,10 +42,10 @@ TEST(Print, EmptyTilesCostNothing) {
   const std::string last = print(schedules[3]);
   EXPECT_NE(first.find("ring forward, rank 0 of 4"), std::string::npos);
   EXPECT_NE(first.find(" 1 tiles,"), std::string::npos) << first;
-  EXPECT_EQ(count(first, "recv "), 0u) << first;
+  EXPECT_EQ(count(first, "from "), 0u) << first;
   EXPECT_NE(last.find(" 4 tiles,"), std::string::npos) << last;
   EXPECT_NE(last.find(" 0 B sent"), std::string::npos) << last;
-  EXPECT_EQ(count(last, "send "), 0u) << last;
+  EXPECT_EQ(count(last, "  to "), 0u) << last;
   EXPECT_EQ(count(last, "from "), 3u) << last;
 }
 

@@ -23,6 +23,7 @@ using testkit::Random;
 constexpr const char* kForwards[] = {"ring", "all_gather", "all_to_all", "hybrid"};
 constexpr const char* kBackwards[] = {"ring", "all_gather", "all_to_all", "hybrid",
                                       "head_parallel"};
+constexpr int kSlices[] = {1, 2, 4};
 constexpr PartitionKind kKinds[] = {PartitionKind::kContiguous, PartitionKind::kZigzag,
                                     PartitionKind::kStriped, PartitionKind::kBalanced};
 
@@ -30,7 +31,8 @@ std::string text_of(const Setting& setting) {
   return setting.problem.text() + " | " + setting.forward + " / " + setting.backward + ", " +
          std::string(name(setting.partition.kind())) + ", " +
          std::to_string(setting.topology.ranks()) + " ranks, " +
-         std::to_string(setting.topology.nodes()) + " nodes";
+         std::to_string(setting.topology.nodes()) + " nodes, " +
+         std::to_string(setting.head_slices) + " slices" + (setting.whole ? ", whole" : "");
 }
 
 /// Proves the schedules, and that nothing was computed twice or left out.
@@ -72,14 +74,101 @@ TEST_P(Strategies, AreSoundForRandomProblems) {
               random, {.sequences = 5, .length = random.chance(1.0 / 3) ? 4 : 30});
           problem.mask = mask == 0 ? MaskKind::kNone : MaskKind::kCausal;
           problem.align = mask == 2 ? Align::kBottomRight : Align::kTopLeft;
-          const Setting setting = setting_of(
+          Setting setting = setting_of(
               std::move(problem), {forward, backward, kind, ranks, random_nodes(random, ranks)});
+          setting.whole = random.chance(0.5);
+          setting.head_slices = random.one_of(kSlices);
           expect_sound(setting, Direction::kForward);
           expect_sound(setting, Direction::kBackward);
           if (testing::Test::HasFatalFailure()) return;
         }
       }
     }
+  }
+}
+
+/// Buffers that forward keeps, or that backward takes over, in order.
+std::vector<std::string> saved(const Schedule& schedule) {
+  std::vector<std::string> names;
+  for (const Buffer& buffer : schedule.buffers) {
+    if (buffer.space == Space::kSaved)
+      names.push_back(buffer.name + " " + std::string(name(buffer.dtype)));
+  }
+  return names;
+}
+
+size_t count(const Schedule& schedule, StepKind kind) {
+  return static_cast<size_t>(std::count_if(schedule.steps.begin(), schedule.steps.end(),
+                                           [kind](const Step& step) { return step.kind == kind; }));
+}
+
+TEST_P(Strategies, BackwardTakesWhatForwardKeeps) {
+  const int ranks = GetParam();
+  for (const char* forward : kForwards) {
+    for (const char* backward : kBackwards) {
+      for (const char* lengths : {"512,300", "8,3"}) {
+        for (const int slices : kSlices) {
+          Setting setting =
+              setting_of(std::string("dtype=bf16 heads=32/8 dim=16 mask=causal lengths=") + lengths,
+                         {forward, backward, PartitionKind::kZigzag, ranks, 1});
+          setting.whole = true;
+          setting.head_slices = slices;
+          expect_sound(setting, Direction::kForward);
+          expect_sound(setting, Direction::kBackward);
+          EXPECT_EQ(saved(schedules_of(setting, Direction::kForward)[0]),
+                    saved(schedules_of(setting, Direction::kBackward)[0]))
+              << text_of(setting);
+        }
+      }
+    }
+  }
+}
+
+TEST(Whole, OneRankWithoutGapsIsOneStep) {
+  Setting setting = setting_of("dtype=bf16 heads=4/2 dim=16 mask=causal lengths=300,500", {});
+  setting.whole = true;
+  EXPECT_EQ(schedules_of(setting, Direction::kForward)[0].steps.size(), 1u);
+  EXPECT_EQ(schedules_of(setting, Direction::kBackward)[0].steps.size(), 1u);
+  EXPECT_TRUE(schedules_of(setting, Direction::kForward)[0].tiles.features.whole);
+}
+
+TEST(Whole, QueriesWithoutKeysAreFilled) {
+  Setting setting =
+      setting_of("dtype=f32 heads=2/2 dim=8 mask=bottom_right lengths=9,4 kv_lengths=5,0", {});
+  setting.whole = true;
+  const Schedule forward = schedules_of(setting, Direction::kForward)[0];
+  EXPECT_EQ(count(forward, StepKind::kFill), 1u);
+  ASSERT_TRUE(check(setting, {{forward}}).ok());
+}
+
+TEST(Whole, ShortRowsKeepAnExactO) {
+  for (const char* lengths : {"100", "200"}) {  // 50 and 100 keys a query
+    Setting setting =
+        setting_of(std::string("dtype=bf16 heads=2/2 dim=8 mask=causal lengths=") + lengths, {});
+    setting.whole = true;
+    const bool exact = lengths[0] == '1';
+    EXPECT_EQ(saved(schedules_of(setting, Direction::kForward)[0]).size(), exact ? 1u : 0u);
+  }
+}
+
+TEST(Slices, OneComputesWhileAnotherMoves) {
+  Setting setting = setting_of("dtype=bf16 heads=16/8 dim=16 mask=causal lengths=1024",
+                               {"all_to_all", "all_to_all", PartitionKind::kZigzag, 2, 1});
+  setting.whole = true;
+  for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
+    setting.head_slices = 1;
+    const std::vector<Schedule> one = schedules_of(setting, direction);
+    setting.head_slices = 4;
+    const std::vector<Schedule> four = schedules_of(setting, direction);
+    EXPECT_EQ(one[0].bytes_sent(), four[0].bytes_sent());
+    const StepKind attend =
+        direction == Direction::kForward ? StepKind::kAttend : StepKind::kAttendBackward;
+    EXPECT_EQ(count(four[0], attend), 4u);
+    Rates slow;
+    slow.node_bytes = 1e9;
+    slow.forward_flops = slow.backward_flops = 1e12;
+    EXPECT_LT(cost(four, setting.topology, slow)[0].seconds,
+              0.85 * cost(one, setting.topology, slow)[0].seconds);
   }
 }
 

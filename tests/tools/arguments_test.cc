@@ -43,10 +43,29 @@ TEST(CommandLine, ForwardAloneIsABackwardStrategy) {
   }
 }
 
+TEST(CommandLine, BenchTimesFiftyIterationsAfterThreeSeconds) {
+  const Arguments standard = parsed({"bench"});
+  EXPECT_EQ(standard.warm_seconds, 3);
+  EXPECT_EQ(standard.warmup, 5);
+  EXPECT_EQ(standard.iterations, 50);
+  EXPECT_FALSE(standard.graph || standard.serve);
+  const Arguments given = parsed({"bench", "--warm", "0", "--warmup", "0", "--iterations", "7",
+                                  "--graph", "--serve", "--backward", "none"});
+  EXPECT_EQ(given.warm_seconds, 0);
+  EXPECT_EQ(given.warmup, 0);
+  EXPECT_EQ(given.iterations, 7);
+  EXPECT_TRUE(given.graph && given.serve);
+}
+
 TEST(CommandLine, LargeSeedsAndJsonToStandardOutput) {
   const Arguments run = parsed({"run", "--seed", "18446744073709551615", "--json", "-"});
   EXPECT_EQ(run.seed, 18446744073709551615u);
   EXPECT_EQ(run.json, "-");
+}
+
+TEST(CommandLine, WhereCudnnIs) {
+  EXPECT_EQ(parsed({"run"}).cudnn, "");
+  EXPECT_EQ(parsed({"run", "--cudnn", "lib/cudnn"}).cudnn, "lib/cudnn");
 }
 
 struct BadLine {
@@ -82,12 +101,15 @@ const BadLine kBadLines[] = {
     {{"schedule", "--backward", "none", "--direction", "backward"}, "forward alone"},
     {{"simulate", "--backward", "ring"}, "auto or none"},
     {{"support", "--format", "html"}, "one of markdown, json"},
+    {{"bench", "--iterations", "0"}, "--iterations 0: a whole number from 1"},
+    {{"bench", "--warmup", "-1"}, "--warmup -1"},
+    {{"bench", "--warm", "-1"}, "--warm -1: seconds from 0 to"},
     {{"run", "--partition", "diagonal"}, "--partition diagonal"},
     {{"run", "--provider", "cuda"}, "--provider cuda"},
     {{"run", "--provider", "require:gpu"}, "--provider require:gpu"},
     {{"run", "--provider", "sideways=auto"}, "'sideways' is no direction"},
     {{"run", "--provider", "auto", "--provider", "auto"}, "was given before"},
-    {{"run", "--communicator", "pigeon"}, "one of threads, mpi"},
+    {{"run", "--communicator", "pigeon"}, "one of threads, mpi, peer, nccl, composite"},
     {{"run", "--check", "fp32"}, "one of fp64, none"},
     {{"schedule", "--direction", "up"}, "one of forward, backward"},
     {{"schedule", "--ranks", "2", "--rank", "2"}, "--rank 2: a whole number from 0 to 1"},
@@ -95,7 +117,7 @@ const BadLine kBadLines[] = {
 INSTANTIATE_TEST_SUITE_P(Lines, BadLines, testing::ValuesIn(kBadLines));
 
 TEST(CommandLine, HelpOfEveryCommandExplainsItself) {
-  for (const char* command : {"run", "explain", "schedule", "simulate"}) {
+  for (const char* command : {"run", "bench", "explain", "schedule", "simulate"}) {
     const auto result = parse_arguments({command, "--help"});
     ASSERT_TRUE(result.ok());
     const std::string& text = std::get<Information>(*result).text;

@@ -61,6 +61,7 @@ FLAGS = [
     (["run", "--provider", "require:gpu/fast", "--problem", PROBLEM], "gpu/fast", "cpu/tiled"),
     (["run", "--provider", "maybe:cpu/tiled", "--problem", PROBLEM], "maybe", "require"),
     (["run", "--communicator", "pigeon", "--problem", PROBLEM], "pigeon", "threads"),
+    (["run", "--communicator", "nccl", "--problem", PROBLEM], "nccl", "--device cuda"),
     (["run", "--check", "twice", "--problem", PROBLEM], "twice", "fp64"),
     (["run", "--rates", "missing.json", "--problem", PROBLEM], "missing.json", "cannot be read"),
     (

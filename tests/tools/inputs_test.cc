@@ -93,6 +93,18 @@ TEST(Inputs, DrawsAreStandardNormal) {
   EXPECT_NEAR(fourth / kCount, 3, 0.1);
 }
 
+TEST(Inputs, CoresChangeNoBit) {
+  const Inputs inputs = drawn("dtype=f64 heads=3/1 dim=3 lengths=1300", 7);
+  Normal normal(7, static_cast<uint32_t>(Draw::kQ));
+  for (int64_t row = 0; row < 1300; ++row) {
+    for (int64_t head = 0; head < 3; ++head) {
+      for (int64_t column = 0; column < 3; ++column) {
+        ASSERT_EQ(load(inputs.q.view, row, head, column), normal.next()) << row;
+      }
+    }
+  }
+}
+
 TEST(Inputs, MoreThanTheMachineHoldsIsRefused) {
   const auto source =
       resolve_source("dtype=f64 heads=1024/1024 dim=576 lengths=1000000000", "", {});

@@ -68,6 +68,13 @@ Status check_range(const char* flag, int64_t value, int64_t least, int64_t most)
       fmt::format("{} {}: a whole number from {} to {} is needed", flag, value, least, most));
 }
 
+Status check_seconds(const char* flag, double value, double least) {
+  constexpr double kLongest = 1e6;
+  if (value >= least && value <= kLongest) return {};
+  return usage(
+      fmt::format("{} {}: seconds from {} to {:.0f} are needed", flag, value, least, kLongest));
+}
+
 Status check_word(const char* flag, const std::string& value,
                   std::initializer_list<std::string_view> words) {
   if (std::find(words.begin(), words.end(), value) != words.end()) return {};
@@ -84,7 +91,7 @@ Result<std::optional<uint64_t>> parse_seed(const std::string& text) {
 }
 
 Status check_numbers(const Raw& raw) {
-  const bool computes = raw.arguments.command == "run" || raw.arguments.command == "explain";
+  const bool computes = raw.arguments.command != "schedule" && raw.arguments.command != "simulate";
   LONGSPAN_CHECK_OK(check_range("--ranks", raw.ranks, 1, computes ? kMaxRunRanks : kMaxRanks));
   LONGSPAN_CHECK_OK(check_range("--nodes", raw.nodes, 1, kMaxRanks));
   if (raw.nodes > raw.ranks && raw.arguments.communicator != "mpi") {
@@ -92,21 +99,22 @@ Status check_numbers(const Raw& raw) {
                              raw.nodes, raw.ranks));
   }
   LONGSPAN_CHECK_OK(check_range("--repeat", raw.repeat, 1, 1'000'000));
+  LONGSPAN_CHECK_OK(check_range("--head-slices", raw.head_slices, 1, kMostHeadSlices));
   LONGSPAN_CHECK_OK(check_range("--threads", raw.threads, 0, 4096));
   LONGSPAN_CHECK_OK(check_range("--rank", raw.rank, 0, raw.ranks - 1));
   LONGSPAN_CHECK_OK(check_range("--fail-rank", raw.fail_rank, -1, kMaxRunRanks));
-  constexpr double kLongest = 1e6;
-  const double deadline = raw.arguments.deadline;
-  if (deadline >= 0.001 && deadline <= kLongest) return {};
-  return usage(
-      fmt::format("--deadline {}: seconds from 0.001 to {:.0f} are needed", deadline, kLongest));
+  LONGSPAN_CHECK_OK(check_range("--warmup", raw.warmup, 0, 1'000'000));
+  LONGSPAN_CHECK_OK(check_range("--iterations", raw.iterations, 1, 1'000'000));
+  LONGSPAN_CHECK_OK(check_seconds("--warm", raw.arguments.warm_seconds, 0));
+  return check_seconds("--deadline", raw.arguments.deadline, 0.001);
 }
 
 Result<Arguments> checked(Raw raw) {
   LONGSPAN_CHECK_OK(check_numbers(raw));
   Arguments& arguments = raw.arguments;
   LONGSPAN_TRY(arguments.seed, parse_seed(raw.seed));
-  LONGSPAN_CHECK_OK(check_word("--communicator", arguments.communicator, {"threads", "mpi"}));
+  LONGSPAN_CHECK_OK(check_word("--communicator", arguments.communicator,
+                               {"threads", "mpi", "peer", "nccl", "composite"}));
   LONGSPAN_CHECK_OK(check_word("--check", arguments.check, {"fp64", "none"}));
   LONGSPAN_CHECK_OK(check_word("--format", arguments.format, {"markdown", "json"}));
   LONGSPAN_CHECK_OK(check_word("--direction", raw.direction, {"forward", "backward"}));
@@ -135,9 +143,12 @@ Result<Arguments> checked(Raw raw) {
     LONGSPAN_CHECK_OK(set_provider(raw, text));
   }
   arguments.repeat = static_cast<int>(raw.repeat);
+  arguments.head_slices = static_cast<int>(raw.head_slices);
   arguments.threads = static_cast<int>(raw.threads);
   arguments.rank = static_cast<int>(raw.rank);
   arguments.fail_rank = static_cast<int>(raw.fail_rank);
+  arguments.warmup = static_cast<int>(raw.warmup);
+  arguments.iterations = static_cast<int>(raw.iterations);
   arguments.direction = raw.direction == "forward" ? Direction::kForward : Direction::kBackward;
   return arguments;
 }
@@ -186,7 +197,7 @@ Result<Parsed> parse_arguments(const std::vector<std::string>& words) {
   add_commands(app, raw);
   if (!words.empty() && !words.front().starts_with("-") && !has_command(app, words.front())) {
     return usage(fmt::format(
-        "unknown command '{}'; one of run, explain, schedule, simulate, list, support is "
+        "unknown command '{}'; one of run, bench, explain, schedule, simulate, list, support is "
         "needed, see 'longspan --help'",
         words.front()));
   }

@@ -13,7 +13,7 @@ namespace longspan::tool {
 
 /// Flags after parsing; those of other commands keep their defaults.
 struct Arguments {
-  std::string command;  // run, explain, schedule, simulate, list, support
+  std::string command;  // run, bench, explain, schedule, simulate, list, support
   std::string problem;
   std::string input;
   std::string output;
@@ -22,6 +22,7 @@ struct Arguments {
   std::string rates;
   std::string communicator = "threads";
   std::string device = "cpu";  // or "cuda", "cuda:1", ...
+  std::string cudnn;           // file or directory; empty: where the loader finds it
   std::string check = "fp64";
   std::string format = "markdown";
   std::optional<int> ranks;
@@ -29,6 +30,7 @@ struct Arguments {
   DirectionOptions forward;
   DirectionOptions backward;
   std::string partition = "auto";
+  int head_slices = 1;
   std::optional<uint64_t> seed;
   int repeat = 1;
   double deadline = 60;  // seconds
@@ -36,6 +38,11 @@ struct Arguments {
   int fail_rank = -1;
   Direction direction = Direction::kForward;
   int rank = 0;
+  double warm_seconds = 3;
+  int warmup = 5;
+  int iterations = 50;
+  bool graph = false;
+  bool serve = false;
   bool all_ranks = false;
 
   int rank_count() const { return ranks.value_or(1); }

@@ -24,6 +24,8 @@ std::optional<Outcome> agree_to_start(const Arguments& arguments, Session& sessi
                                       std::optional<Outcome> mine);
 
 Outcome run_command(const Arguments& arguments, Session& session);
+/// With --serve it writes to standard output itself.
+Outcome bench_command(const Arguments& arguments);
 Outcome explain_command(const Arguments& arguments);
 Outcome schedule_command(const Arguments& arguments);
 Outcome simulate_command(const Arguments& arguments);

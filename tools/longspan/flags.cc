@@ -41,6 +41,9 @@ void add_strategies(CLI::App& command, Raw& raw) {
                      fmt::format("strategy of backward: {}, head_parallel, or none: forward alone "
                                  "(default auto)",
                                  names));
+  command.add_option("--head-slices", raw.head_slices,
+                     "heads are exchanged in so many slices, one while another is computed "
+                     "(default 1)");
   command.add_option("--rates", raw.arguments.rates,
                      "JSON file with what a machine does per second (default: H200, see simulate)");
 }
@@ -61,6 +64,13 @@ void add_choices(CLI::App& command, Raw& raw) {
                      "threads that compute; changes no bit of any result (default 0: all cores)");
 }
 
+constexpr const char* kDeviceHelp =
+    "cpu; cuda:N: the GPU that computes, shared by all ranks; cuda: all GPUs, in turn (default "
+    "cpu)";
+
+constexpr const char* kCudnnHelp =
+    "file or directory of cuDNN (default: where the loader finds libcudnn.so.9)";
+
 CLI::App* add_run(CLI::App& app, Raw& raw) {
   CLI::App* run =
       app.add_subcommand("run", "Compute forward and backward over ranks and verify the result");
@@ -74,11 +84,11 @@ CLI::App* add_run(CLI::App& app, Raw& raw) {
                   "run so many times; the results must be equal bit for bit (default 1)");
   run->add_option(
       "--communicator", raw.arguments.communicator,
-      "threads: ranks in this process; mpi: this process is one rank, under mpirun (default "
-      "threads)");
-  run->add_option("--device", raw.arguments.device,
-                  "cpu, or cuda:N: the GPU that computes; ranks that are threads share it, or take "
-                  "one each from cuda:N on where there are as many (default cpu)");
+      "threads: ranks in this process; mpi: this process is one rank, under mpirun; peer, nccl: "
+      "ranks in this process on GPUs, for nccl one each; composite: threads or peer inside each "
+      "node, threads or nccl between nodes (default threads)");
+  run->add_option("--device", raw.arguments.device, kDeviceHelp);
+  run->add_option("--cudnn", raw.arguments.cudnn, kCudnnHelp);
   run->add_option("--check", raw.arguments.check,
                   "fp64: every element against float64 attention; none (default fp64)");
   run->add_option(
@@ -88,20 +98,40 @@ CLI::App* add_run(CLI::App& app, Raw& raw) {
   return run;
 }
 
+void add_bench(CLI::App& app, Raw& raw) {
+  CLI::App* bench = app.add_subcommand("bench", "Time forward and backward of one arm");
+  add_problem(*bench, raw);
+  add_ranks(*bench, raw);
+  add_choices(*bench, raw);
+  bench->add_option("--seed", raw.seed, "seed of random inputs (default 0, or that of --input)");
+  bench->add_option("--device", raw.arguments.device, kDeviceHelp);
+  bench->add_option("--cudnn", raw.arguments.cudnn, kCudnnHelp);
+  bench->add_option("--communicator", raw.arguments.communicator,
+                    "threads, peer, nccl, composite, as in run (default threads)");
+  bench->add_option("--check", raw.arguments.check,
+                    "fp64: every element against float64 attention; none (default fp64)");
+  bench->add_option("--warm", raw.arguments.warm_seconds,
+                    "seconds of the same work before anything is timed (default 3)");
+  bench->add_option("--warmup", raw.warmup, "iterations right before the timed ones (default 5)");
+  bench->add_option("--iterations", raw.iterations, "timed iterations (default 50)");
+  bench->add_flag("--graph", raw.arguments.graph, "also record CUDA graphs and time replays");
+  bench->add_flag("--serve", raw.arguments.serve,
+                  "take commands from standard input, a line of JSON for each");
+  bench->footer(bench_examples);
+}
+
 /// What --help calls the value of each flag.
 constexpr std::pair<const char*, const char*> kValueNames[] = {
-    {"--problem", "TEXT"},     {"--input", "FILE"},
-    {"--json", "FILE"},        {"--ranks", "N"},
-    {"--nodes", "M"},          {"--partition", "NAME"},
-    {"--forward", "STRATEGY"}, {"--backward", "STRATEGY"},
-    {"--rates", "FILE"},       {"--provider", "CHOICE"},
-    {"--deadline", "SECONDS"}, {"--threads", "N"},
-    {"--output", "FILE"},      {"--seed", "N"},
-    {"--repeat", "N"},         {"--communicator", "NAME"},
-    {"--check", "NAME"},       {"--fail-rank", "RANK"},
-    {"--direction", "NAME"},   {"--rank", "RANK"},
-    {"--plot", "FILE"},        {"--format", "NAME"},
-    {"--device", "NAME"},
+    {"--problem", "TEXT"},   {"--input", "FILE"},        {"--json", "FILE"},
+    {"--ranks", "N"},        {"--nodes", "M"},           {"--partition", "NAME"},
+    {"--head-slices", "N"},  {"--forward", "STRATEGY"},  {"--backward", "STRATEGY"},
+    {"--rates", "FILE"},     {"--provider", "CHOICE"},   {"--deadline", "SECONDS"},
+    {"--threads", "N"},      {"--output", "FILE"},       {"--seed", "N"},
+    {"--repeat", "N"},       {"--communicator", "NAME"}, {"--check", "NAME"},
+    {"--fail-rank", "RANK"}, {"--direction", "NAME"},    {"--rank", "RANK"},
+    {"--plot", "FILE"},      {"--format", "NAME"},       {"--device", "NAME"},
+    {"--cudnn", "PATH"},     {"--warm", "SECONDS"},      {"--warmup", "N"},
+    {"--iterations", "N"},
 };
 
 void name_values(CLI::App& app) {
@@ -117,6 +147,7 @@ void name_values(CLI::App& app) {
 
 void add_commands(CLI::App& app, Raw& raw) {
   add_run(app, raw);
+  add_bench(app, raw);
   CLI::App* explain = app.add_subcommand("explain", "Say what would run and why");
   add_problem(*explain, raw);
   add_ranks(*explain, raw);

@@ -16,9 +16,12 @@ struct Raw {
   int64_t ranks = 1;
   int64_t nodes = 1;
   int64_t repeat = 1;
+  int64_t head_slices = 1;
   int64_t threads = 0;
   int64_t rank = 0;
   int64_t fail_rank = -1;
+  int64_t warmup = 5;
+  int64_t iterations = 50;
   std::string seed;
   std::string direction = "forward";
   std::vector<std::string> providers;

@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "communicators.h"
 #include "numbers.h"
 
 namespace longspan::tool {
@@ -62,6 +63,16 @@ void add_contribution(const Tensor& mine, const Tensor& sum, const Tensor& total
   }
 }
 
+Result<RankResults> run_thread(const GroupTask& task, const MakeRank& make_rank, size_t rank) {
+  LONGSPAN_TRY(std::shared_ptr<Communicator> communicator, make_rank(rank));
+  return run_rank({.inputs = task.inputs,
+                   .options = task.options,
+                   .communicator = std::move(communicator),
+                   .device = task.devices.empty() ? task.device : task.devices[rank],
+                   .repeat = task.repeat,
+                   .fails = static_cast<int>(rank) == task.fail_rank});
+}
+
 }  // namespace
 
 GroupResults make_group_results(const Problem& problem, bool forward_only) {
@@ -100,23 +111,14 @@ void gather(const RankResults& shard, const Partition& partition, int rank, Grou
 }
 
 Result<GroupResults> run_threads(const GroupTask& task) {
-  std::vector<std::shared_ptr<Communicator>> communicators;
-  if (task.devices.empty()) {
-    communicators = make_threads_communicators(task.topology);
-  } else {
-    LONGSPAN_TRY(communicators, make_peer_communicators(task.topology, task.devices));
-  }
-  std::vector<std::optional<Result<RankResults>>> ranks(communicators.size());
+  LONGSPAN_TRY(
+      const MakeRank make_rank,
+      make_ranks({.name = task.communicator, .topology = task.topology, .devices = task.devices}));
+  std::vector<std::optional<Result<RankResults>>> ranks(static_cast<size_t>(task.topology.ranks()));
   std::vector<std::thread> threads;
-  for (size_t rank = 0; rank < communicators.size(); ++rank) {
-    threads.emplace_back([&task, &communicators, &ranks, rank] {
-      ranks[rank] = run_rank({.inputs = task.inputs,
-                              .options = task.options,
-                              .communicator = communicators[rank],
-                              .device = task.devices.empty() ? task.device : task.devices[rank],
-                              .repeat = task.repeat,
-                              .fails = static_cast<int>(rank) == task.fail_rank});
-    });
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    threads.emplace_back(
+        [&task, &make_rank, &ranks, rank] { ranks[rank] = run_thread(task, make_rank, rank); });
   }
   for (std::thread& thread : threads) thread.join();
   if (const auto error = most_telling(ranks, task.fail_rank)) return *error;

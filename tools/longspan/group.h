@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "inputs.h"
@@ -16,6 +17,7 @@ struct GroupTask {
   const Inputs* inputs = nullptr;
   Options options;
   Topology topology;
+  std::string communicator = "threads";  // of ranks that are threads
   Device device;
   std::vector<Device> devices;  // of each rank where they are GPUs; else empty
   int repeat = 1;
@@ -37,9 +39,9 @@ struct GroupResults : ResultTensors {
 /// Ranks as threads. The error is that of the rank that noticed most, and names it.
 Result<GroupResults> run_threads(const GroupTask& task);
 
-/// This process as one rank; rank 0 gets whole results, the others empty tensors. Collective.
-Result<GroupResults> run_mpi(const GroupTask& task,
-                             const std::shared_ptr<Communicator>& communicator);
+/// This process as one rank; rank 0 gets whole results, the others empty tensors. Collective over
+/// `host`; NCCL moves what ranks on GPUs exchange.
+Result<GroupResults> run_mpi(const GroupTask& task, const std::shared_ptr<Communicator>& host);
 
 /// Tensors of all rows, for gathering into.
 GroupResults make_group_results(const Problem& problem, bool forward_only = false);

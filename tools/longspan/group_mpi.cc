@@ -68,8 +68,12 @@ Status add_figures(const GroupTask& task, Communicator& communicator, const Rank
 
 }  // namespace
 
-Result<GroupResults> run_mpi(const GroupTask& task,
-                             const std::shared_ptr<Communicator>& communicator) {
+Result<GroupResults> run_mpi(const GroupTask& task, const std::shared_ptr<Communicator>& host) {
+  std::shared_ptr<Communicator> communicator = host;
+  if (task.device.is_cuda()) {
+    const NcclSettings settings{.deadline = task.options.deadline};
+    LONGSPAN_TRY(communicator, make_nccl_communicator(host, task.device, settings));
+  }
   const int rank = communicator->rank();
   const bool fails = rank == task.fail_rank;
   auto outcome = run_rank({.inputs = task.inputs,

@@ -40,7 +40,12 @@ Items communicator_items() {
 #else
   const char* mpi = "not built in: configure with LONGSPAN_MPI=ON";
 #endif
+  const Result<std::string> nccl = nccl_description();
   return {{"threads", "ranks are threads of one process"},
+          {"peer", "threads of one process on GPUs, which they may share"},
+          {"nccl", fmt::format("ranks on GPUs of their own, many hosts: {}",
+                               nccl.ok() ? *nccl : nccl.error().message)},
+          {"composite", "one communicator inside each node, another between nodes"},
           {"mpi", mpi},
           {"callback", "a program's own process group, through the library alone"}};
 }

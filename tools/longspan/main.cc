@@ -24,6 +24,7 @@ using Words = std::vector<std::string>;
 
 Outcome dispatch(const Arguments& arguments, Session& session) {
   if (arguments.command == "run") return run_command(arguments, session);
+  if (arguments.command == "bench") return bench_command(arguments);
   if (arguments.command == "explain") return explain_command(arguments);
   if (arguments.command == "schedule") return schedule_command(arguments);
   if (arguments.command == "simulate") return simulate_command(arguments);
@@ -166,5 +167,6 @@ int main_words(const Words& words) {
 }  // namespace longspan::tool
 
 int main(int argc, char** argv) {
+  setenv("NCCL_NVLS_ENABLE", "0", 1);  // what the nccl communicator asks of its process
   return longspan::tool::main_words(std::vector<std::string>(argv + 1, argv + argc));
 }

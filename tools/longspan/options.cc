@@ -9,6 +9,8 @@
 #include <iterator>
 #include <string>
 
+#include "longspan/libraries.h"
+
 namespace longspan::tool {
 
 Result<Rates> make_rates(const Arguments& arguments) {
@@ -32,6 +34,7 @@ Result<Options> make_options(const Arguments& arguments) {
   options.forward = arguments.forward;
   options.backward = arguments.backward;
   options.partition = arguments.partition;
+  options.head_slices = arguments.head_slices;
   options.deadline = std::chrono::milliseconds(static_cast<int64_t>(arguments.deadline * 1000));
   LONGSPAN_TRY(options.rates, make_rates(arguments));
   options.plans = make_plan_cache();
@@ -42,6 +45,7 @@ Result<Options> make_options(const Arguments& arguments) {
 Result<std::vector<Device>> make_devices(const Arguments& arguments, int ranks, int threads) {
   const std::string& text = arguments.device;
   const auto count = static_cast<size_t>(ranks);
+  if (!arguments.cudnn.empty()) LONGSPAN_CHECK_OK(set_cudnn_path(arguments.cudnn));
   if (text == "cpu") return std::vector<Device>(count, cpu_device(threads));
   const Error usage{ErrorCode::kInvalidArgument,
                     fmt::format("--device {}: cpu, cuda or cuda:N is needed", text), "usage"};

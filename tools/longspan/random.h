@@ -14,6 +14,8 @@ class Normal {
  public:
   Normal(uint64_t seed, uint32_t stream);
   double next();
+  /// Passes over values not drawn; before the first, an even number of them.
+  void skip(int64_t even) { engine_.discard(static_cast<unsigned long long>(even)); }
 
  private:
   std::mt19937_64 engine_;
@@ -24,7 +26,8 @@ class Normal {
 /// The stream of each input.
 enum class Draw : uint32_t { kQ = 0, kK = 1, kV = 2, kDout = 3, kSink = 4, kBias = 5 };
 
-/// Fills a tensor in the order row, head, dim, whatever its layout, each value rounded once.
+/// Fills a tensor in the order row, head, dim, whatever its layout, each value rounded once. Uses
+/// all cores; their number changes no bit.
 void fill_normal(const TensorView& view, uint64_t seed, Draw draw);
 
 }  // namespace longspan::tool

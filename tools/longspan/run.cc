@@ -64,6 +64,14 @@ int thread_count(const Arguments& arguments, const Session& session) {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / sharing);
 }
 
+/// Processes of one host take its GPUs in turn.
+size_t place_on_node(const Session& session) {
+  if (!session.mpi) return 0;
+  const std::vector<int>& nodes = session.mpi->topology().node_of_rank;
+  const auto mine = nodes.begin() + session.mpi->rank();
+  return static_cast<size_t>(std::count(nodes.begin(), mine, *mine));
+}
+
 Result<Prepared> prepare(const Arguments& arguments, const Session& session) {
   Prepared prepared;
   LONGSPAN_TRY(prepared.topology, run_topology(arguments, session));
@@ -77,16 +85,8 @@ Result<Prepared> prepare(const Arguments& arguments, const Session& session) {
   LONGSPAN_TRY(prepared.source, resolve_source(arguments.problem, arguments.input, arguments.seed));
   const int threads = thread_count(arguments, session);
   LONGSPAN_TRY(prepared.devices, make_devices(arguments, prepared.topology.ranks(), threads));
-  prepared.device = prepared.devices.front();
+  prepared.device = prepared.devices[place_on_node(session)];
   if (!prepared.device.is_cuda()) prepared.devices.clear();
-  if (prepared.device.is_cuda() && session.mpi) {
-    return Error{
-        ErrorCode::kInvalidArgument,
-        fmt::format("--device {} with --communicator mpi: ranks that are processes compute "
-                    "on the CPU so far; drop one of the two",
-                    arguments.device),
-        "usage"};
-  }
   LONGSPAN_TRY(prepared.explanation, explain(prepared.source.problem, prepared.topology,
                                              prepared.device, prepared.options));
   if (!arguments.output.empty() && session.reports()) {
@@ -122,6 +122,7 @@ Result<GroupResults> compute(const Arguments& arguments, const Session& session,
   const GroupTask task{.inputs = &prepared.inputs,
                        .options = prepared.options,
                        .topology = prepared.topology,
+                       .communicator = arguments.communicator,
                        .device = prepared.device,
                        .devices = prepared.devices,
                        .repeat = arguments.repeat,

@@ -85,6 +85,26 @@ std::string run_examples() {
       kExitCodes, problem_keys_text());
 }
 
+std::string bench_examples() {
+  return fmt::format(
+      "Times one arm: warms up, then queues iterations of forward and backward without waiting in\n"
+      "between. Reports device time of each iteration (the slowest rank's), host time of each "
+      "call,\n"
+      "wall time, with --graph the same replayed, and the float64 check. With --serve it answers "
+      "the\n"
+      "lines 'warm SECONDS', 'round WARMUP ITERATIONS', 'graph WARMUP ITERATIONS', 'check' and "
+      "'end'\n"
+      "with a line of JSON each, so that several arms can take turns (bench/run.py).\n"
+      "\n"
+      "Examples:\n"
+      "  longspan bench --device cuda --graph \\\n"
+      "    --problem \"dtype=bf16 heads=32/8 dim=128 lengths=8192 mask=causal\"\n"
+      "  longspan bench --ranks 2 --warm 0.1 --iterations 5 --json - \\\n"
+      "    --problem \"dtype=f32 heads=4/2 dim=64 lengths=512 mask=causal\"\n"
+      "\n{}\n{}",
+      kExitCodes, problem_keys_text());
+}
+
 std::string explain_examples() {
   return fmt::format(
       "Says what run would do and why: strategies, providers and partition with reasons, all\n"

@@ -7,6 +7,7 @@ namespace longspan::tool {
 
 std::string overview_text();  // after the list of commands
 std::string run_examples();   // after the flags of run, and likewise for the others
+std::string bench_examples();
 std::string explain_examples();
 std::string schedule_examples();
 std::string simulate_examples();

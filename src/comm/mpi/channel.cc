@@ -7,7 +7,7 @@
 #include "comm/check_transfers.h"
 #include "comm/deadline.h"
 #include "comm/errors.h"
-#include "comm/mpi/backoff.h"
+#include "comm/backoff.h"
 #include "comm/mpi/pieces.h"
 
 namespace longspan::comm {

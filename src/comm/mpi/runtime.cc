@@ -8,7 +8,7 @@
 #include <string>
 
 #include "comm/deadline.h"
-#include "comm/mpi/backoff.h"
+#include "comm/backoff.h"
 
 namespace longspan::comm {
 namespace {

@@ -5,30 +5,54 @@
 #include <algorithm>
 #include <utility>
 
+#include "comm/backoff.h"
+#include "comm/check_transfers.h"
+#include "comm/deadline.h"
 #include "comm/errors.h"
-#include "longspan/device.h"
 
 namespace longspan::comm {
 namespace {
 
 constexpr const char* kWhere = "peer";
 
+/// Flights that the device has not finished, before the host waits: as a device bounds its queues.
+constexpr size_t kMostFlights = 256;
+
 }  // namespace
 
-Result<std::shared_ptr<PeerCommunicator>> PeerCommunicator::make(std::shared_ptr<PeerHub> hub,
-                                                                 std::shared_ptr<Communicator> host,
+Result<std::shared_ptr<PeerCommunicator>> PeerCommunicator::make(std::shared_ptr<Communicator> host,
                                                                  int ordinal) {
   const cuda::DeviceScope scope(ordinal);
-  LONGSPAN_TRY(cuda::OwnedStream lane, cuda::OwnedStream::make());
-  return std::shared_ptr<PeerCommunicator>(
-      new PeerCommunicator(std::move(hub), std::move(host), ordinal, std::move(lane)));
+  LONGSPAN_TRY(Meeting meeting, meet(*host, ordinal));
+  LONGSPAN_TRY(cuda::OwnedStream rescue, cuda::OwnedStream::make());
+  LONGSPAN_TRY(cuda::Event rescued, cuda::Event::make());
+  return std::shared_ptr<PeerCommunicator>(new PeerCommunicator(
+      std::move(host), ordinal, std::move(meeting), std::move(rescue), std::move(rescued)));
+}
+
+PeerCommunicator::PeerCommunicator(std::shared_ptr<Communicator> host, int ordinal, Meeting meeting,
+                                   cuda::OwnedStream rescue, cuda::Event rescued)
+    : host_(std::move(host)),
+      ordinal_(ordinal),
+      meeting_(std::move(meeting)),
+      mailbox_(*meeting_.region, host_->rank()),
+      rescue_(std::move(rescue)),
+      rescued_(std::move(rescued)) {
+  watch_ = std::make_unique<Watch>(
+      Watch::Hooks{.lost = [this] { return lost(); },
+                   .release = [this](const Error& reason) { satisfy_waits(reason); }});
 }
 
 PeerCommunicator::~PeerCommunicator() {
   const cuda::DeviceScope scope(ordinal_);
-  (void)cuda::synchronize(lane_.get()).ok();  // no copy may outlive its memory
-  hub_->leave(rank(), "its communicator was released");
+  // No copy may outlive its memory. After a failure the watch ends what streams still wait for.
+  (void)(health().ok() ? cuda::synchronize(meeting_.lane.get()) : cuda::synchronize_device()).ok();
+  meeting_.region->leave(rank(), Card::kReleased, "its communicator was destroyed");
+  watch_.reset();
+  flights_.clear();
   allocations_.clear();
+  meeting_.keepers.clear();
+  meeting_.memory.reset();
 }
 
 Result<void*> PeerCommunicator::allocate(size_t bytes) {
@@ -43,202 +67,137 @@ void PeerCommunicator::release(void* data) {
   std::erase_if(allocations_, [data](const cuda::Memory& m) { return m.data() == data; });
 }
 
-Result<size_t> PeerCommunicator::take_flight(Stream stream) {
-  size_t index = 0;
-  while (index < flights_.size() && flights_[index].open) ++index;
-  if (index == flights_.size()) {
-    LONGSPAN_TRY(cuda::Event entry, cuda::Event::make());
-    flights_.push_back({.entry = std::move(entry)});
+Result<size_t> PeerCommunicator::take_flight() {
+  Backoff backoff;
+  while (true) {
+    for (size_t tried = 0; tried < std::min<size_t>(flights_.size(), 2); ++tried) {
+      const size_t index = std::exchange(next_flight_, (next_flight_ + 1) % flights_.size());
+      Flight& flight = *flights_[index];
+      if (!flight.idle()) continue;
+      watch_->remove(flight);
+      flight.clear();
+      return index;
+    }
+    if (flights_.size() < kMostFlights) {
+      LONGSPAN_TRY(std::unique_ptr<Flight> flight, Flight::make());
+      flights_.push_back(std::move(flight));
+      return flights_.size() - 1;
+    }
+    LONGSPAN_CHECK_OK(health());
+    backoff.pause();
   }
-  Flight& flight = flights_[index];
-  flight.sends.clear();
-  flight.send_peers.clear();
-  flight.receives.clear();
-  flight.copies = 0;
-  flight.open = true;
-  LONGSPAN_CHECK_OK(flight.entry.record(stream));
-  return index;
 }
 
-Status PeerCommunicator::send(Flight& flight, const Transfer& t, Stream stream) {
-  LONGSPAN_TRY(PeerMessage * message, hub_->take({rank(), t.peer}));
-  LONGSPAN_CHECK_OK(message->ready.record(stream));
-  message->data = t.data;
-  message->bytes = t.bytes;
-  message->tag = t.tag;
-  message->copied = false;
-  message->seen = false;
-  hub_->sent[{rank(), t.peer, t.tag}].push_back(message);
-  flight.sends.push_back(message);
-  flight.send_peers.push_back(t.peer);
-  return {};
+Status PeerCommunicator::follow_last(Stream stream) const {
+  if (last_ == nullptr || stream.handle == last_stream_.handle) return {};
+  return last_->after.hold(stream);
 }
 
 Result<Request> PeerCommunicator::start_on(std::span<const Transfer> transfers, Stream stream) {
+  LONGSPAN_CHECK_OK(health());
+  LONGSPAN_CHECK_OK(check_transfers(transfers, size(), kWhere));
   const cuda::DeviceScope scope(ordinal_);
-  const std::lock_guard lock(hub_->mutex);
-  LONGSPAN_TRY(const size_t index, take_flight(stream));
-  Flight& flight = flights_[index];
+  LONGSPAN_TRY(const bool captured, cuda::capturing(stream));
+  LONGSPAN_TRY(const size_t index, take_flight());
+  Flight* const flight = flights_[index].get();
+  flight->captured = captured;
+  flight->lane = lane_of(stream, captured);
+  flight->open = true;
   for (const Transfer& transfer : transfers) {
     if (transfer.kind == TransferKind::kSend) {
-      LONGSPAN_CHECK_OK(send(flight, transfer, stream));
-    } else {
-      flight.receives.push_back({.transfer = transfer});
+      flight->sends.push_back({.transfer = transfer});
+      continue;
     }
+    LONGSPAN_TRY(const MemoryName data, meeting_.memory->name_of(transfer.data));
+    LONGSPAN_TRY(const int slot, mailbox_.take_slot(transfer.peer));
+    flight->receives.push_back({.transfer = transfer, .slot = slot, .data = data});
   }
+  if (!captured) LONGSPAN_CHECK_OK(follow_last(stream));
+  LONGSPAN_CHECK_OK(flight->entry.record(stream));
+  LONGSPAN_CHECK_OK(post_receives(*flight, stream));
+  if (!flight->sends.empty()) sending_.push_back(flight);
   LONGSPAN_CHECK_OK(progress());
-  hub_->changed.notify_all();
   return Request{static_cast<int64_t>(index)};
 }
 
-Status PeerCommunicator::copy(Flight& flight, Receive& receive, PeerMessage& message) {
-  const Transfer& t = receive.transfer;
-  if (message.bytes != t.bytes) {
+Stream PeerCommunicator::lane_of(Stream stream, bool captured) const {
+  // NOTE: a graph that forks takes several hardware queues. Those of ranks that share a device may
+  // be the same, and replays would block each other: there a graph is one chain.
+  return captured && meeting_.shares_device ? stream : meeting_.lane.get();
+}
+
+Status PeerCommunicator::post_receives(Flight& flight, Stream stream) {
+  for (const Flight::Receive& receive : flight.receives) {
+    words_.write(meeting_.flags.room(receive.transfer.peer, rank(), receive.slot), 1);
+  }
+  LONGSPAN_CHECK_OK(words_.enqueue(stream));
+  // NOTE: posted once the write is queued. A wait is only ever queued behind what ends it, so ranks
+  // that share a hardware queue cannot block each other.
+  for (const Flight::Receive& receive : flight.receives) {
+    mailbox_.post(receive.transfer.peer, receive.slot,
+                  {.tag = receive.transfer.tag,
+                   .captured = flight.captured,
+                   .bytes = receive.transfer.bytes,
+                   .data = receive.data});
+  }
+  return {};
+}
+
+Status PeerCommunicator::check_offer(const Flight& flight, const Transfer& send,
+                                     const Mailbox::Offer& offer) {
+  if (offer.letter.bytes != send.bytes) {
+    mailbox_.refuse(send.peer, offer.slot, send.bytes);
     return Error{ErrorCode::kInvalidArgument,
-                 mismatch_text({.source = t.peer,
-                                .sent = message.bytes,
-                                .destination = rank(),
-                                .expected = t.bytes,
-                                .tag = t.tag}),
+                 mismatch_text({.source = rank(),
+                                .sent = send.bytes,
+                                .destination = send.peer,
+                                .expected = offer.letter.bytes,
+                                .tag = send.tag}),
                  kWhere};
   }
-  if (!message.done) {
-    LONGSPAN_TRY(cuda::Event done, cuda::Event::make());
-    message.done = std::move(done);
-  }
-  LONGSPAN_CHECK_OK(flight.entry.hold(lane_.get()));
-  LONGSPAN_CHECK_OK(message.ready.hold(lane_.get()));
-  LONGSPAN_CHECK_OK(cuda::copy_on_device(t.data, message.data, t.bytes, lane_.get()));
-  LONGSPAN_CHECK_OK(message.done->record(lane_.get()));
-  message.copied = true;
-  receive.message = &message;
-  ++flight.copies;
+  if (offer.letter.captured == flight.captured) return {};
+  return Error{
+      ErrorCode::kInvalidArgument,
+      fmt::format("rank {} captures a message with tag {} into a graph and rank {} does not; all "
+                  "ranks capture the same calls",
+                  flight.captured ? rank() : send.peer, send.tag,
+                  flight.captured ? send.peer : rank()),
+      kWhere};
+}
+
+Status PeerCommunicator::copy(Flight& flight, Flight::Send& send, const Mailbox::Offer& offer) {
+  const Transfer& t = send.transfer;
+  LONGSPAN_CHECK_OK(check_offer(flight, t, offer));
+  const Stream lane = flight.lane;
+  LONGSPAN_TRY(void* const to, meeting_.memory->reach(t.peer, offer.letter.data, flight.captured));
+  if (flight.copies == 0) LONGSPAN_CHECK_OK(flight.entry.hold(lane));
+  uint32_t* const room = meeting_.flags.room(rank(), t.peer, offer.slot);
+  words_.wait(room);
+  words_.write(room, 0);
+  LONGSPAN_CHECK_OK(words_.enqueue(lane));
+  LONGSPAN_CHECK_OK(cuda::copy_on_device(to, t.data, t.bytes, lane));
+  words_.write(meeting_.flags.arrived(rank(), t.peer, offer.slot), 1);
+  LONGSPAN_CHECK_OK(words_.enqueue(lane));
+  send.queued = true;
+  if (++flight.copies == flight.sends.size()) LONGSPAN_CHECK_OK(flight.copied.record(lane));
+  mailbox_.take(t.peer, offer.slot);
   return {};
 }
 
 Status PeerCommunicator::progress() {
-  for (Flight& flight : flights_) {
-    if (!flight.open || flight.copies == flight.receives.size()) continue;
-    for (Receive& receive : flight.receives) {
-      if (receive.message != nullptr) continue;
-      const PeerHub::Route route{receive.transfer.peer, rank(), receive.transfer.tag};
-      PeerMessage* const message = hub_->front(route);
-      if (message == nullptr) continue;
-      hub_->sent[route].pop_front();
-      LONGSPAN_CHECK_OK(copy(flight, receive, *message));
-      hub_->changed.notify_all();
+  if (sending_.empty()) return {};
+  // One look for all sends: an offer that comes later must not pass an earlier send of its tag.
+  mailbox_.look();
+  for (Flight* const flight : sending_) {
+    for (Flight::Send& send : flight->sends) {
+      if (send.queued) continue;
+      const Mailbox::Offer offer = mailbox_.find(send.transfer.peer, send.transfer.tag);
+      if (offer.slot >= 0) LONGSPAN_CHECK_OK(copy(*flight, send, offer));
     }
   }
+  std::erase_if(sending_,
+                [](const Flight* flight) { return flight->copies == flight->sends.size(); });
   return {};
-}
-
-bool PeerCommunicator::complete(const Flight& flight) const {
-  return flight.copies == flight.receives.size() &&
-         std::all_of(flight.sends.begin(), flight.sends.end(),
-                     [](const PeerMessage* m) { return m->copied; });
-}
-
-std::optional<Error> PeerCommunicator::lost(const Flight& flight) const {
-  const auto left = [&](int peer) -> std::optional<Error> {
-    const std::optional<std::string>& why = hub_->gone[static_cast<size_t>(peer)];
-    if (!why) return std::nullopt;
-    return left_peer(peer, *why, kWhere);
-  };
-  for (const Receive& receive : flight.receives) {
-    if (receive.message != nullptr) continue;
-    if (auto error = left(receive.transfer.peer)) return error;
-  }
-  for (size_t i = 0; i < flight.sends.size(); ++i) {
-    if (flight.sends[i]->copied) continue;
-    if (auto error = left(flight.send_peers[i])) return error;
-  }
-  return std::nullopt;
-}
-
-Error PeerCommunicator::late(const Flight& flight, std::chrono::milliseconds deadline) const {
-  const auto open = static_cast<int>(flight.receives.size() - flight.copies);
-  for (const Receive& receive : flight.receives) {
-    if (receive.message == nullptr) return late_peer(receive.transfer, open, deadline, kWhere);
-  }
-  for (size_t i = 0; i < flight.sends.size(); ++i) {
-    if (flight.sends[i]->copied) continue;
-    const Transfer transfer{
-        .peer = flight.send_peers[i], .tag = flight.sends[i]->tag, .bytes = flight.sends[i]->bytes};
-    return late_peer(transfer, open, deadline, kWhere);
-  }
-  return {ErrorCode::kInternal, "nothing is late", kWhere};
-}
-
-Status PeerCommunicator::wait_on(Request request, Stream stream,
-                                 std::chrono::milliseconds deadline) {
-  const cuda::DeviceScope scope(ordinal_);
-  std::unique_lock lock(hub_->mutex);
-  const auto index = static_cast<size_t>(request.id);
-  if (request.id < 0 || index >= flights_.size() || !flights_[index].open) {
-    return unknown_request(request, kWhere);
-  }
-  const auto until = std::chrono::steady_clock::now() + deadline;
-  while (true) {
-    LONGSPAN_CHECK_OK(progress());
-    Flight& flight = flights_[index];
-    if (complete(flight)) break;
-    if (auto error = lost(flight)) return *error;
-    if (hub_->changed.wait_until(lock, until) == std::cv_status::timeout) {
-      LONGSPAN_CHECK_OK(progress());
-      if (!complete(flights_[index])) return late(flights_[index], deadline);
-    }
-  }
-  Flight& flight = flights_[index];
-  for (const Receive& receive : flight.receives) {
-    LONGSPAN_CHECK_OK(receive.message->done->hold(stream));
-  }
-  for (PeerMessage* const message : flight.sends) {
-    LONGSPAN_CHECK_OK(message->done->hold(stream));
-    message->seen = true;
-  }
-  flight.open = false;
-  return {};
-}
-
-Result<std::shared_ptr<Communicator>> PeerCommunicator::split(int, int) {
-  return Error{ErrorCode::kUnsupported,
-               "peer does not split yet; make a communicator for the ranks of each part", kWhere};
-}
-
-void PeerCommunicator::abandon(const Error& reason) {
-  hub_->leave(rank(), reason.text());
-  host_->abandon(reason);
 }
 
 }  // namespace longspan::comm
-
-namespace longspan {
-
-Result<std::vector<std::shared_ptr<Communicator>>> make_peer_communicators(
-    const Topology& topology, std::span<const Device> devices) {
-  if (devices.size() != static_cast<size_t>(topology.ranks())) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{} devices for {} ranks; name one for each rank (they may repeat)",
-                             devices.size(), topology.ranks()),
-                 comm::kWhere};
-  }
-  for (const Device& a : devices) {
-    if (!a.is_cuda()) {
-      return Error{ErrorCode::kInvalidArgument,
-                   fmt::format("device {} is no CUDA device; use the threads communicator", a.name),
-                   comm::kWhere};
-    }
-    for (const Device& b : devices) LONGSPAN_CHECK_OK(cuda::enable_peer(a.ordinal, b.ordinal));
-  }
-  const auto hub = std::make_shared<comm::PeerHub>(topology.ranks());
-  const std::vector<std::shared_ptr<Communicator>> host = make_threads_communicators(topology);
-  std::vector<std::shared_ptr<Communicator>> ranks;
-  for (size_t rank = 0; rank < devices.size(); ++rank) {
-    LONGSPAN_TRY(std::shared_ptr<Communicator> one,
-                 comm::PeerCommunicator::make(hub, host[rank], devices[rank].ordinal));
-    ranks.push_back(std::move(one));
-  }
-  return Result<std::vector<std::shared_ptr<Communicator>>>(std::move(ranks));
-}
-
-}  // namespace longspan

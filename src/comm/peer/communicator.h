@@ -1,19 +1,30 @@
-// Ranks of one process on CUDA devices: receivers pull with copy engines, in stream order.
+// Ranks of one host on CUDA devices, as threads or processes: senders push with copy engines, in
+// stream order, and devices tell each other by flags in their memory how far a message is.
+//
+// Senders push because the driver runs a copy between devices on the source's copy engine, whoever
+// queues it. Queued by the receiver, it waits in a queue of the source's that other ranks' work
+// shares, and captured graphs then wait for each other for ever.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "comm/peer/hub.h"
+#include "comm/peer/flags.h"
+#include "comm/peer/flight.h"
+#include "comm/peer/mailbox.h"
+#include "comm/peer/meeting.h"
+#include "comm/peer/memory_map.h"
+#include "comm/watch.h"
+#include "cuda/words.h"
+#include "longspan/communicator.h"
 
 namespace longspan::comm {
 
 class PeerCommunicator final : public Communicator {
  public:
-  /// `host` carries the library's own words at cold calls.
-  static Result<std::shared_ptr<PeerCommunicator>> make(std::shared_ptr<PeerHub> hub,
-                                                        std::shared_ptr<Communicator> host,
+  /// Collective over `host`, which goes on to carry the library's own words at cold calls.
+  static Result<std::shared_ptr<PeerCommunicator>> make(std::shared_ptr<Communicator> host,
                                                         int ordinal);
   ~PeerCommunicator() override;
 
@@ -36,45 +47,53 @@ class PeerCommunicator final : public Communicator {
   bool on_device() const override { return true; }
   Result<Request> start_on(std::span<const Transfer> transfers, Stream stream) override;
   Status wait_on(Request request, Stream stream, std::chrono::milliseconds deadline) override;
+  Status health() const override { return watch_->health(); }
 
   Result<std::shared_ptr<Communicator>> split(int color, int key) override;
   void abandon(const Error& reason) override;
 
  private:
-  struct Receive {
-    Transfer transfer;
-    PeerMessage* message = nullptr;  // once its copy is queued
-  };
-  /// The transfers of one start_on; reused.
-  struct Flight {
-    cuda::Event entry;  // where the stream was
-    std::vector<PeerMessage*> sends;
-    std::vector<int> send_peers;
-    std::vector<Receive> receives;
-    size_t copies = 0;  // receives whose copies are queued
-    bool open = false;
-  };
+  PeerCommunicator(std::shared_ptr<Communicator> host, int ordinal, Meeting meeting,
+                   cuda::OwnedStream rescue, cuda::Event rescued);
 
-  PeerCommunicator(std::shared_ptr<PeerHub> hub, std::shared_ptr<Communicator> host, int ordinal,
-                   cuda::OwnedStream lane)
-      : hub_(std::move(hub)), host_(std::move(host)), ordinal_(ordinal), lane_(std::move(lane)) {}
-
-  Result<size_t> take_flight(Stream stream);
-  Status send(Flight& flight, const Transfer& transfer, Stream stream);
-  /// Queues the copies of all open receives whose data has been sent. Needs the hub's lock.
+  Result<size_t> take_flight();
+  /// Where the copies of transfers on `stream` are queued.
+  Stream lane_of(Stream stream, bool captured) const;
+  Status post_receives(Flight& flight, Stream stream);
+  /// Queues the copies of all open sends whose receivers have offered memory.
   Status progress();
-  Status copy(Flight& flight, Receive& receive, PeerMessage& message);
-  bool complete(const Flight& flight) const;
-  /// The peer that a flight waits for and that has left, as an error. Needs the hub's lock.
-  std::optional<Error> lost(const Flight& flight) const;
-  Error late(const Flight& flight, std::chrono::milliseconds deadline) const;
+  /// invalid_argument where the two sides differ.
+  Status check_offer(const Flight& flight, const Transfer& send, const Mailbox::Offer& offer);
+  Status copy(Flight& flight, Flight::Send& send, const Mailbox::Offer& offer);
+  /// Whether the host has heard from all peers; the error where one refused.
+  Result<bool> complete(const Flight& flight) const;
+  /// Transfers whose peers the host has not heard from.
+  std::vector<Transfer> unanswered(const Flight& flight) const;
+  /// A peer among them that said it leaves.
+  std::optional<Error> departed(const Flight& flight) const;
+  Status hear_from_peers(Flight& flight, std::chrono::milliseconds deadline);
+  Status queue_waits(Flight& flight, Stream stream);
+  /// Transfers on one stream wait for those that were waited for on another: slots are reused.
+  Status follow_last(Stream stream) const;
 
-  std::shared_ptr<PeerHub> hub_;
+  std::optional<Error> lost() const;
+  /// Satisfies every wait of this rank's device.
+  void satisfy_waits(const Error& reason);
+
   std::shared_ptr<Communicator> host_;
   int ordinal_;
-  cuda::OwnedStream lane_;  // of the copies
-  std::vector<Flight> flights_;
+  Meeting meeting_;
+  Mailbox mailbox_;
+  cuda::WordOperations words_;
+  std::vector<std::unique_ptr<Flight>> flights_;
+  std::vector<Flight*> sending_;  // with copies to queue, in the order of their starts
+  size_t next_flight_ = 0;
+  const Flight* last_ = nullptr;  // that was waited for, and where
+  Stream last_stream_;
   std::vector<cuda::Memory> allocations_;
+  cuda::OwnedStream rescue_;  // of the watch's thread
+  cuda::Event rescued_;
+  std::unique_ptr<Watch> watch_;
 };
 
 }  // namespace longspan::comm

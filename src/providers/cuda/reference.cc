@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -57,13 +58,17 @@ class StagedTiles final : public Staged {
   DeviceTable queries;
   DeviceTable keys;  // backward alone
   Range key_tokens;
+  DeviceRows rows_q, rows_k;  // of whole results
 };
 
 class ReferencePlan final : public Plan {
  public:
   ReferencePlan(const TileProblem& problem, int ordinal) : problem_(problem), ordinal_(ordinal) {}
 
-  size_t workspace_bytes() const override { return 0; }
+  size_t workspace_bytes() const override {
+    if (!problem_.features.whole || problem_.direction == Direction::kForward) return 0;
+    return static_cast<size_t>(problem_.capacity_q * problem_.heads_q) * sizeof(double);
+  }
 
   Result<std::shared_ptr<const Staged>> stage(std::span<const PlacedTile> tiles) const override {
     const bool forward = problem_.direction == Direction::kForward;
@@ -81,6 +86,7 @@ class ReferencePlan final : public Plan {
       staged->key_tokens = cuda::key_tokens(keys);
       LONGSPAN_TRY(staged->keys, DeviceTable::make(keys));
     }
+    if (problem_.features.whole) LONGSPAN_CHECK_OK(stage_rows(tiles, *staged));
     return std::shared_ptr<const Staged>(std::move(staged));
   }
 
@@ -88,13 +94,24 @@ class ReferencePlan final : public Plan {
     LONGSPAN_CHECK_OK(fits(problem_, call, Carries::kAnyFloat));
     LONGSPAN_TRY(const StagedTiles* const staged, staged_of(call.staged, call.tiles));
     const DeviceScope scope(ordinal_);
+    LONGSPAN_CHECK_OK(launch_fill(call.o, staged->rows_q, 0, call.stream));
+    LONGSPAN_CHECK_OK(launch_fill(call.lse, staged->rows_q, -INFINITY, call.stream));
     return launch_forward(problem_, call, staged->queries);
   }
 
-  Status backward(const BackwardTiles& call, Workspace) const override {
-    LONGSPAN_CHECK_OK(fits(problem_, call, Carries::kAnyFloat));
-    LONGSPAN_TRY(const StagedTiles* const staged, staged_of(call.staged, call.tiles));
+  Status backward(const BackwardTiles& given, Workspace workspace) const override {
+    LONGSPAN_CHECK_OK(fits(problem_, given, Carries::kAnyFloat));
+    LONGSPAN_CHECK_OK(fits(workspace, workspace_bytes()));
+    LONGSPAN_TRY(const StagedTiles* const staged, staged_of(given.staged, given.tiles));
     const DeviceScope scope(ordinal_);
+    BackwardTiles call = given;
+    if (call.delta.rows() == 0) {
+      call.delta = packed_view(workspace.data, DType::kF64, call.q.rows(), problem_.heads_q, 1);
+      LONGSPAN_CHECK_OK(launch_delta(call, call.delta));
+    }
+    LONGSPAN_CHECK_OK(launch_fill(call.dq, staged->rows_q, 0, call.stream));
+    LONGSPAN_CHECK_OK(launch_fill(call.dk, staged->rows_k, 0, call.stream));
+    LONGSPAN_CHECK_OK(launch_fill(call.dv, staged->rows_k, 0, call.stream));
     LONGSPAN_CHECK_OK(launch_query_gradients(problem_, call, staged->queries));
     LONGSPAN_CHECK_OK(launch_key_gradients(problem_, call, staged->keys));
     if (call.dbias.data == nullptr) return {};
@@ -102,6 +119,14 @@ class ReferencePlan final : public Plan {
   }
 
  private:
+  Status stage_rows(std::span<const PlacedTile> tiles, StagedTiles& staged) const {
+    LONGSPAN_CHECK_OK(load_rows());
+    LONGSPAN_TRY(staged.rows_q, DeviceRows::make(tiles, Written::kQueryRows));
+    if (problem_.direction == Direction::kForward) return {};
+    LONGSPAN_TRY(staged.rows_k, DeviceRows::make(tiles, Written::kKeyRows));
+    return {};
+  }
+
   Result<const StagedTiles*> staged_of(const Staged* given,
                                        std::span<const PlacedTile> tiles) const {
     if (given == nullptr)
@@ -132,6 +157,17 @@ Result<DeviceTable> DeviceTable::make(const TileTable& table) {
   LONGSPAN_TRY(result.before,
                Memory::copy_of(table.before.data(), table.before.size() * sizeof(int64_t)));
   return Result<DeviceTable>(std::move(result));
+}
+
+Result<DeviceRows> DeviceRows::make(std::span<const PlacedTile> tiles, Written written) {
+  std::vector<Range> ranges;
+  for (const PlacedTile& t : tiles) {
+    const Range rows = written_rows(t, written);
+    if (rows.first < rows.last) ranges.push_back(rows);
+  }
+  DeviceRows result{.count = static_cast<int64_t>(ranges.size())};
+  LONGSPAN_TRY(result.ranges, Memory::copy_of(ranges.data(), ranges.size() * sizeof(Range)));
+  return Result<DeviceRows>(std::move(result));
 }
 
 }  // namespace longspan::cuda

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <span>
 #include <vector>
 
 #include "cuda/runtime.h"
@@ -19,10 +21,25 @@ struct DeviceTable {
   static Result<DeviceTable> make(const TileTable& table);
 };
 
+/// Rows of all tiles, on the device that was current when it was made.
+struct DeviceRows {
+  Memory ranges;  // Range
+  int64_t count = 0;
+
+  static Result<DeviceRows> make(std::span<const PlacedTile> tiles, Written written);
+};
+
 // Kernels are loaded when they are first launched, unless that was done before: a stream that is
 // captured must not meet it.
 Status load_forward(DType dtype);
 Status load_backward(DType dtype);
+
+Status load_rows();
+
+/// Rows of the view become `value`, in all of its heads.
+Status launch_fill(const TensorView& view, const DeviceRows& rows, double value, Stream stream);
+/// delta = rowsum(dout * o) of all rows.
+Status launch_delta(const BackwardTiles& call, const TensorView& delta);
 
 Status launch_forward(const TileProblem& problem, const ForwardTiles& call,
                       const DeviceTable& queries);

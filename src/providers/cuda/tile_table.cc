@@ -5,11 +5,6 @@
 namespace longspan::cuda {
 namespace {
 
-Range written_rows(const PlacedTile& t, Written written) {
-  return written == Written::kQueryRows ? Range{t.q_row, t.q_row + t.tile.q.size()}
-                                        : Range{t.k_row, t.k_row + t.tile.k.size()};
-}
-
 /// The wave of each tile: one more than the last of the earlier tiles that share a row with it.
 std::vector<size_t> wave_numbers(std::span<const PlacedTile> tiles, Written written) {
   std::vector<int64_t> edges;
@@ -52,6 +47,11 @@ TableTile table_tile(const PlacedTile& t) {
 }
 
 }  // namespace
+
+Range written_rows(const PlacedTile& t, Written written) {
+  return written == Written::kQueryRows ? Range{t.q_row, t.q_row + t.tile.q.size()}
+                                        : Range{t.k_row, t.k_row + t.tile.k.size()};
+}
 
 TileTable make_tile_table(std::span<const PlacedTile> tiles, Written written) {
   std::vector<PlacedTile> visible;

@@ -31,6 +31,8 @@ struct TileWave {
 /// Which rows of a tile the kernel writes.
 enum class Written { kQueryRows, kKeyRows };
 
+Range written_rows(const PlacedTile& tile, Written written);
+
 struct TileTable {
   std::vector<TableTile> tiles;  // wave after wave
   std::vector<int64_t> before;   // of each tile: written rows of its wave before it

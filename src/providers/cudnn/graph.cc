@@ -54,9 +54,9 @@ class Builder {
         .set_intermediate_data_type(fe::DataType_t::FLOAT)
         .set_compute_data_type(fe::DataType_t::FLOAT)
         .set_sm_version(kCapability);
-    const TensorPointer q = input(Slot::kQ, query(key.dim_qk), key.q, Slot::kOffsetsQ);
-    const TensorPointer k = input(Slot::kK, keys(key.dim_qk), key.k, Slot::kOffsetsK);
-    const TensorPointer v = input(Slot::kV, keys(key.dim_v), key.v, Slot::kOffsetsV);
+    const TensorPointer q = input(Slot::kQ, query(key.dim_qk));
+    const TensorPointer k = input(Slot::kK, keys(key.dim_qk));
+    const TensorPointer v = input(Slot::kV, keys(key.dim_v));
     key.direction == Direction::kForward ? forward(q, k, v) : backward(q, k, v);
   }
   std::unique_ptr<fe::graph::Graph> take() { return std::move(graph_); }
@@ -65,13 +65,6 @@ class Builder {
   Extents query(int64_t dim) const { return {key_.heads_q, key_.sq, dim}; }
   Extents keys(int64_t dim) const { return {key_.heads_kv, key_.skv, dim}; }
 
-  static Strides packed(Extents e) { return {e.rows * e.heads * e.dim, e.heads * e.dim, e.dim}; }
-  /// cuDNN takes [batch, heads, 1 row] statistics of ragged entries row by row, as the rest.
-  Strides statistics() const {
-    if (key_.ragged) return packed(query(1));
-    return {key_.heads_q * key_.sq, 1, key_.sq};
-  }
-
   TensorPointer small(Slot slot, int64_t count, fe::DataType_t type) {
     return graph_->tensor(Tensor_attributes()
                               .set_uid(uid(slot))
@@ -79,22 +72,22 @@ class Builder {
                               .set_stride({1, 1, 1, 1})
                               .set_data_type(type));
   }
-  void describe(Tensor_attributes& tensor, Slot slot, Extents e, const Strides& strides,
-                Slot offsets) {
+  void describe(Tensor_attributes& tensor, Slot slot, Extents e) {
+    const Strides& strides = key_.strides[slot];
     tensor.set_uid(uid(slot))
         .set_dim({key_.batch, e.heads, e.rows, e.dim})
         .set_stride({strides.batch, strides.head, strides.row, 1});
     if (key_.ragged) {
-      tensor.set_ragged_offset(small(offsets, key_.batch + 1, fe::DataType_t::INT64));
+      tensor.set_ragged_offset(small(offsets_of(slot), key_.batch + 1, fe::DataType_t::INT64));
     }
   }
-  TensorPointer input(Slot slot, Extents e, const Strides& strides, Slot offsets) {
+  TensorPointer input(Slot slot, Extents e) {
     Tensor_attributes tensor;
-    describe(tensor, slot, e, strides, offsets);
+    describe(tensor, slot, e);
     return graph_->tensor(tensor);
   }
-  void output(const TensorPointer& tensor, Slot slot, Extents e, Slot offsets) {
-    describe(*tensor, slot, e, packed(e), offsets);
+  void output(const TensorPointer& tensor, Slot slot, Extents e) {
+    describe(*tensor, slot, e);
     tensor->set_output(true);
   }
 
@@ -123,16 +116,15 @@ class Builder {
     auto options = fe::graph::SDPA_attributes().set_name("attend").set_generate_stats(true);
     common(options);
     const auto [o, stats] = graph_->sdpa(q, k, v, options);
-    output(o, Slot::kO, query(key_.dim_v), Slot::kOffsetsO);
-    describe(*stats, Slot::kStats, query(1), statistics(), Slot::kOffsetsStats);
-    stats->set_output(true).set_data_type(fe::DataType_t::FLOAT);
+    output(o, Slot::kO, query(key_.dim_v));
+    output(stats, Slot::kStats, query(1));
+    stats->set_data_type(fe::DataType_t::FLOAT);
   }
 
   void backward(const TensorPointer& q, const TensorPointer& k, const TensorPointer& v) {
-    const Extents rows = query(key_.dim_v);
-    const TensorPointer o = input(Slot::kO, rows, packed(rows), Slot::kOffsetsO);
-    const TensorPointer dout = input(Slot::kDout, rows, packed(rows), Slot::kOffsetsDout);
-    const TensorPointer stats = input(Slot::kStats, query(1), statistics(), Slot::kOffsetsStats);
+    const TensorPointer o = input(Slot::kO, query(key_.dim_v));
+    const TensorPointer dout = input(Slot::kDout, query(key_.dim_v));
+    const TensorPointer stats = input(Slot::kStats, query(1));
     stats->set_data_type(fe::DataType_t::FLOAT);
     auto options = fe::graph::SDPA_backward_attributes().set_name("attend_backward");
     common(options);
@@ -140,9 +132,9 @@ class Builder {
     if (key_.total_q > 0) options.set_max_total_seq_len_q(key_.total_q);
     if (key_.total_k > 0) options.set_max_total_seq_len_kv(key_.total_k);
     const auto [dq, dk, dv] = graph_->sdpa_backward(q, k, v, o, dout, stats, options);
-    output(dq, Slot::kDq, query(key_.dim_qk), Slot::kOffsetsDq);
-    output(dk, Slot::kDk, keys(key_.dim_qk), Slot::kOffsetsDk);
-    output(dv, Slot::kDv, keys(key_.dim_v), Slot::kOffsetsDv);
+    output(dq, Slot::kDq, query(key_.dim_qk));
+    output(dk, Slot::kDk, keys(key_.dim_qk));
+    output(dv, Slot::kDv, keys(key_.dim_v));
   }
 
   const GraphKey& key_;

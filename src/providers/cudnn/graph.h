@@ -20,30 +20,6 @@ struct Strides {
   bool operator==(const Strides&) const = default;
 };
 
-/// All that a graph is built from. Tensors that the provider keeps in scratch memory are packed,
-/// [rows, heads, dim], one entry behind the other.
-struct GraphKey {
-  Direction direction = Direction::kForward;
-  DType dtype = DType::kBF16;
-  int64_t heads_q = 0, heads_kv = 0;
-  int64_t dim_qk = 0, dim_v = 0;
-  bool deterministic = false;
-  bool ragged = false, padded = false;
-  Mask mask;
-  int64_t batch = 0, sq = 0, skv = 0;
-  int64_t total_q = 0, total_k = 0;  // ragged backward: bounds of the rows of all entries
-  Strides q, k, v;
-  int ordinal = 0;
-  bool operator==(const GraphKey&) const = default;
-};
-
-struct GraphKeyHash {
-  size_t operator()(const GraphKey& key) const;
-};
-
-/// For messages: what a reader needs to know which graph is meant.
-std::string text(const GraphKey& key);
-
 /// Tensors of a graph. Those that a graph does not have stay null.
 enum class Slot : int {
   kQ,
@@ -58,23 +34,55 @@ enum class Slot : int {
   kScale,  // a float in host memory
   kLengthsQ,
   kLengthsK,  // int32 per batch entry
-  kOffsetsQ,
-  kOffsetsK,
-  kOffsetsV,  // int64, batch + 1, in elements from the base address
-  kOffsetsO,
-  kOffsetsStats,
-  kOffsetsDout,  // of tensors in scratch memory
-  kOffsetsDq,
-  kOffsetsDk,
-  kOffsetsDv,
-  kCount
+  kOffsets,   // of the first nine, in order: int64, batch + 1, in elements from the base address
+  kCount = kOffsets + 9
 };
 
-inline constexpr int kSlots = static_cast<int>(Slot::kCount);
+/// Those with rows and heads, from kQ to kDv.
+inline constexpr int kTensors = 9;
+
+inline constexpr int index_of(Slot slot) { return static_cast<int>(slot); }
+inline constexpr Slot offsets_of(Slot tensor) {
+  return static_cast<Slot>(index_of(Slot::kOffsets) + index_of(tensor));
+}
+
+/// Strides of the tensors of a graph; those that it does not have stay 0.
+struct AllStrides {
+  std::array<Strides, kTensors> tensors{};
+  Strides& operator[](Slot slot) { return tensors[static_cast<size_t>(slot)]; }
+  const Strides& operator[](Slot slot) const { return tensors[static_cast<size_t>(slot)]; }
+  bool operator==(const AllStrides&) const = default;
+};
+
+/// All that a graph is built from.
+struct GraphKey {
+  Direction direction = Direction::kForward;
+  DType dtype = DType::kBF16;
+  int64_t heads_q = 0, heads_kv = 0;
+  int64_t dim_qk = 0, dim_v = 0;
+  bool deterministic = false;
+  bool ragged = false, padded = false;
+  Mask mask;
+  int64_t batch = 0, sq = 0, skv = 0;
+  int64_t total_q = 0, total_k = 0;  // ragged backward: bounds of the rows of all entries
+  AllStrides strides;
+  int ordinal = 0;
+  bool operator==(const GraphKey&) const = default;
+};
+
+struct GraphKeyHash {
+  size_t operator()(const GraphKey& key) const;
+};
+
+/// For messages: what a reader needs to know which graph is meant.
+std::string text(const GraphKey& key);
+
+inline constexpr int kSlots = index_of(Slot::kCount);
 
 struct Arguments {
   std::array<void*, kSlots> pointers{};
   void*& operator[](Slot slot) { return pointers[static_cast<size_t>(slot)]; }
+  void* operator[](Slot slot) const { return pointers[static_cast<size_t>(slot)]; }
 };
 
 /// Immutable; executed from several threads at once.

@@ -149,8 +149,12 @@ void declare(const TileProblem& p, Group& g) {
     g.skv = std::max(g.skv, length_bucket(e.nk));
   }
   if (p.direction == Direction::kForward || !bounds_totals(p)) return;
-  g.total_q = std::min(length_bucket(g.rows_q()), rows_bucket(p.capacity_q));
-  g.total_k = std::min(length_bucket(g.rows_k()), rows_bucket(p.capacity_k));
+  // Whole results stay where they are, rows of other groups between them.
+  const bool whole = p.features.whole;
+  const int64_t rows_q = whole ? g.span_q() : g.rows_q();
+  const int64_t rows_k = whole ? g.span_k() : g.rows_k();
+  g.total_q = std::min(length_bucket(rows_q), rows_bucket(p.capacity_q));
+  g.total_k = std::min(length_bucket(rows_k), rows_bucket(p.capacity_k));
 }
 
 bool fits_launch(const TileProblem& p, const Group& g, int64_t budget) {
@@ -189,6 +193,14 @@ int64_t Group::rows_k() const {
   int64_t rows = 0;
   for (const Entry& e : entries) rows += e.nk;
   return rows;
+}
+
+int64_t Group::span_q() const {
+  return entries.back().q_row + entries.back().nq - entries.front().q_row;
+}
+
+int64_t Group::span_k() const {
+  return entries.back().k_row + entries.back().nk - entries.front().k_row;
 }
 
 int64_t key_heads(const TileProblem& p) { return (p.heads_q - 1 + p.group_offset) / p.group + 1; }
@@ -234,6 +246,9 @@ std::vector<Group> make_groups(const TileProblem& problem, std::span<const Place
       }
     }
   }
+  const bool parts =
+      std::any_of(pieces.begin(), pieces.end(), [](const Piece& p) { return p.part; });
+  for (Group& g : groups) g.adds_dq = problem.features.whole && parts;
   return groups;
 }
 

@@ -37,9 +37,13 @@ struct Group {
   int64_t sq = 0, skv = 0;
   int64_t total_q = 0, total_k = 0;  // bounds of the rows of all entries; 0: not declared
   std::vector<Entry> entries;
+  bool adds_dq = false;  // whole results: other groups compute gradients of the same queries
 
   int64_t rows_q() const;
   int64_t rows_k() const;
+  /// From the first row of the first entry to the last row of the last one.
+  int64_t span_q() const;
+  int64_t span_k() const;
 };
 
 /// Covers every visible pair of the tiles exactly once. Every row of an entry sees a key and every

@@ -24,54 +24,34 @@ __global__ void __launch_bounds__(kThreads) pack_kernel(const __grid_constant__ 
   *octet_at<T>(p.to, u, p.heads, dim) = octet;
 }
 
-struct MergeParameters {
+struct StatisticsParameters {
   EntryList list;
-  Vectorized o;
   DeviceView lse;
-  void* part;
-  const float* stats;
+  float* packed;
   int64_t heads;
+  bool packs;
 };
 
-template <class T, int kLanes>
 __global__ void __launch_bounds__(kThreads)
-    merge_kernel(const __grid_constant__ MergeParameters p) {
-  const Unit u = unit_of<kLanes>(p.list.rows_q, p.heads);
-  int64_t row = 0;
-  float part = -kInfinity;
-  float before = -kInfinity;
-  if (u.inside) {
-    row = row_of_view(p.list, u.row, false);
-    part = p.stats[place_of_stats(p.list, u.row, u.head, p.heads)];
-    before = *p.lse.at<float>(row, u.head);
+    statistics_kernel(const __grid_constant__ StatisticsParameters p) {
+  const Unit u = unit_of<1>(p.list.rows_q, p.heads);
+  if (!u.inside) return;
+  float* const lse = p.lse.at<float>(row_of_view(p.list, u.row, false), u.head);
+  float* const packed = p.packed + u.row * p.heads + u.head;
+  if (p.packs) {
+    // exp(score - lse) is 0 for rows that see no key of the whole problem.
+    *packed = *lse == -kInfinity ? kInfinity : *lse;
+  } else {
+    *lse = *packed;
   }
-  __syncwarp();  // all lanes have read the LSE that one of them writes
-  if (part == -kInfinity) return;
-  float keep = 0;
-  float weight = 1;
-  float lse = part;
-  if (before != -kInfinity) {
-    const float top = fmaxf(before, part);
-    keep = expf(before - top);
-    weight = expf(part - top);
-    const float total = keep + weight;
-    keep /= total;
-    weight /= total;
-    lse = top + logf(total);
-  }
-  if (u.lane == 0) *p.lse.at<float>(row, u.head) = lse;
-  const int32_t dim = p.o.view.dim;
-  if (!u.holds(dim)) return;
-  blend<T>(p.o, row, u.head, u.lane, keep, *octet_at<T>(p.part, u, p.heads, dim), weight);
 }
 
 struct BackwardParameters {
   EntryList list;
   Vectorized dout;
-  DeviceView lse, delta;
+  DeviceView delta;
   void* packed_dout;
   void* o;
-  float* stats;
   int64_t heads;
 };
 
@@ -128,45 +108,21 @@ __global__ void __launch_bounds__(kThreads)
   if (u.holds(dim)) dout = load_octet<T>(p.dout, row, u.head, u.lane);
   const float delta = *p.delta.at<float>(row, u.head);
   const Octet<T> o = with_product<T, kLanes>(dout, delta, u.lane);
-  if (u.holds(dim)) {
-    *octet_at<T>(p.packed_dout, u, p.heads, dim) = dout;
-    *octet_at<T>(p.o, u, p.heads, dim) = o;
-  }
-  if (u.lane != 0) return;
-  const float lse = *p.lse.at<float>(row, u.head);
-  // exp(score - lse) is 0 for rows that see no key of the whole problem.
-  p.stats[place_of_stats(p.list, u.row, u.head, p.heads)] = lse == -kInfinity ? kInfinity : lse;
-}
-
-struct Part {
-  Vectorized view;
-  void* packed = nullptr;
-  int64_t rows = 0, heads = 0;
-  float factor = 1;
-  bool keys = false;
-};
-
-struct GradientParameters {
-  EntryList list;
-  Part parts[3];
-};
-
-template <class T, int kLanes>
-__global__ void __launch_bounds__(kThreads)
-    gradients_kernel(const __grid_constant__ GradientParameters p) {
-  const Part& part = p.parts[blockIdx.y];
-  const Unit u = unit_of<kLanes>(part.rows, part.heads);
-  const int32_t dim = part.view.view.dim;
   if (!u.holds(dim)) return;
-  const int64_t row = row_of_view(p.list, u.row, part.keys);
-  blend<T>(part.view, row, u.head, u.lane, 1, *octet_at<T>(part.packed, u, part.heads, dim),
-           part.factor);
+  *octet_at<T>(p.o, u, p.heads, dim) = o;
+  if (p.packed_dout != nullptr) *octet_at<T>(p.packed_dout, u, p.heads, dim) = dout;
 }
+
+struct RaggedView {
+  DeviceView view;
+  int64_t first, width;
+  bool in_place, keys;
+};
 
 struct OffsetParameters {
   EntryList list;
-  DeviceView q, k, v;
-  int64_t batch, heads_q, heads_kv, dim_qk, dim_v;
+  RaggedView tensors[9];
+  int64_t batch;
   int64_t* tables;
   int64_t table_size;
 };
@@ -177,39 +133,36 @@ __global__ void __launch_bounds__(kThreads)
   if (index > p.batch) return;
   const bool behind = index >= p.list.count;  // an empty entry starts where the last one ends
   const DeviceEntry& e = p.list.entries[behind ? p.list.count - 1 : index];
-  const auto put = [&](int table, int64_t value) {
-    p.tables[table * p.table_size + index] = value;
-  };
-  const auto in_view = [&](const DeviceView& view, int64_t row, int64_t rows) {
-    return behind ? view.offset(row + rows - 1, 0) + view.stride_seq : view.offset(row, 0);
-  };
-  put(kViewQ, in_view(p.q, e.q_row, e.nq));
-  put(kViewK, in_view(p.k, e.k_row, e.nk));
-  put(kViewV, in_view(p.v, e.k_row, e.nk));
-  const int64_t q = (e.q_begin + (behind ? e.nq : 0)) * p.heads_q;
-  const int64_t k = (e.k_begin + (behind ? e.nk : 0)) * p.heads_kv;
-  put(kPackedStats, q);
-  put(kPackedO, q * p.dim_v);
-  put(kPackedQ, q * p.dim_qk);
-  put(kPackedK, k * p.dim_qk);
-  put(kPackedV, k * p.dim_v);
+  const RaggedView& t = p.tensors[blockIdx.y];
+  const int64_t rows = t.keys ? e.nk : e.nq;
+  const int64_t begin = t.keys ? e.k_begin : e.q_begin;
+  const int64_t row = t.keys ? e.k_row : e.q_row;
+  int64_t offset = (begin + (behind ? rows : 0)) * t.width;
+  if (t.in_place && behind) {
+    offset = t.view.offset(row + rows - 1, 0) + t.view.stride_seq - t.first;
+  } else if (t.in_place) {
+    offset = t.view.offset(row, 0) - t.first;
+  }
+  p.tables[blockIdx.y * p.table_size + index] = offset;
 }
 
 }  // namespace
 
 Status write_offsets(const OffsetTables& t, Stream stream) {
-  const OffsetParameters p = {.list = t.list,
-                              .q = cuda::device_view(t.q),
-                              .k = cuda::device_view(t.k),
-                              .v = cuda::device_view(t.v),
-                              .batch = t.batch,
-                              .heads_q = t.heads_q,
-                              .heads_kv = t.heads_kv,
-                              .dim_qk = t.dim_qk,
-                              .dim_v = t.dim_v,
-                              .tables = t.tables,
-                              .table_size = offset_table_size(t.batch)};
-  offsets_kernel<<<blocks(t.batch + 1, 1), kThreads, 0, native(stream)>>>(p);
+  OffsetParameters p = {.list = t.list,
+                        .batch = t.batch,
+                        .tables = t.tables,
+                        .table_size = offset_table_size(t.batch)};
+  for (size_t i = 0; i < t.tensors.size(); ++i) {
+    const RaggedTensor& tensor = t.tensors[i];
+    p.tensors[i] = {.view = cuda::device_view(tensor.view),
+                    .first = tensor.first,
+                    .width = tensor.width,
+                    .in_place = tensor.view.rows() > 0,
+                    .keys = tensor.keys};
+  }
+  const dim3 grid(blocks(t.batch + 1, 1), static_cast<unsigned>(t.tensors.size()));
+  offsets_kernel<<<grid, kThreads, 0, native(stream)>>>(p);
   return cuda::status(cudaGetLastError(), "launching offsets for cuDNN");
 }
 
@@ -227,57 +180,40 @@ Status pack(const Pack& t, Stream stream) {
   return cuda::status(cudaGetLastError(), "launching the packing of rows for cuDNN");
 }
 
-Status merge(const Merge& m, Stream stream) {
-  const MergeParameters p = {.list = m.list,
-                             .o = vectorized(m.o),
-                             .lse = cuda::device_view(m.lse),
-                             .part = m.part,
-                             .stats = m.stats,
-                             .heads = m.o.heads};
-  for_type(m.dtype, m.o.dim, [&]<class T, int kLanes>() {
-    merge_kernel<T, kLanes>
-        <<<blocks(m.list.rows_q * p.heads, kLanes), kThreads, 0, native(stream)>>>(p);
-  });
-  return cuda::status(cudaGetLastError(), "launching the merge of cuDNN's output");
+namespace {
+
+Status launch_statistics(const Statistics& s, bool packs, Stream stream) {
+  const StatisticsParameters p = {.list = s.list,
+                                  .lse = cuda::device_view(s.lse),
+                                  .packed = s.packed,
+                                  .heads = s.lse.heads,
+                                  .packs = packs};
+  statistics_kernel<<<blocks(s.list.rows_q * p.heads, 1), kThreads, 0, native(stream)>>>(p);
+  return cuda::status(cudaGetLastError(), "launching the copy of LSE for cuDNN");
+}
+
+}  // namespace
+
+Status pack_statistics(const Statistics& s, Stream stream) {
+  return launch_statistics(s, true, stream);
+}
+
+Status unpack_statistics(const Statistics& s, Stream stream) {
+  return launch_statistics(s, false, stream);
 }
 
 Status make_backward_rows(const BackwardRows& r, Stream stream) {
   const BackwardParameters p = {.list = r.list,
                                 .dout = vectorized(r.dout),
-                                .lse = cuda::device_view(r.lse),
                                 .delta = cuda::device_view(r.delta),
                                 .packed_dout = r.packed_dout,
                                 .o = r.o,
-                                .stats = r.stats,
                                 .heads = r.dout.heads};
   for_type(r.dout.dtype, r.dout.dim, [&]<class T, int kLanes>() {
     backward_rows_kernel<T, kLanes>
         <<<blocks(r.list.rows_q * p.heads, kLanes), kThreads, 0, native(stream)>>>(p);
   });
   return cuda::status(cudaGetLastError(), "launching the rows of cuDNN's backward");
-}
-
-Status add_gradients(const Gradients& g, Stream stream) {
-  const auto keys = [&](const TensorView& view, void* part) {
-    return Part{.view = vectorized(view),
-                .packed = part,
-                .rows = g.list.rows_k,
-                .heads = g.heads_kv,
-                .keys = true};
-  };
-  const Part dq = {.view = vectorized(g.dq),
-                   .packed = g.part_dq,
-                   .rows = g.list.rows_q,
-                   .heads = g.dq.heads,
-                   .factor = g.negated_dq ? -1.0f : 1.0f};
-  const GradientParameters p = {.list = g.list,
-                                .parts = {dq, keys(g.dk, g.part_dk), keys(g.dv, g.part_dv)}};
-  const int64_t units = std::max(dq.rows * dq.heads, g.list.rows_k * g.heads_kv);
-  for_type(g.dtype, std::max(g.dq.dim, g.dv.dim), [&]<class T, int kLanes>() {
-    const dim3 grid(blocks(units, kLanes), 3);
-    gradients_kernel<T, kLanes><<<grid, kThreads, 0, native(stream)>>>(p);
-  });
-  return cuda::status(cudaGetLastError(), "launching the sum of cuDNN's gradients");
 }
 
 }  // namespace longspan::cudnn

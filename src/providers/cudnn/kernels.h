@@ -2,6 +2,7 @@
 // in scratch memory. All enqueue on `stream` of the current device.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "longspan/status.h"
@@ -22,22 +23,24 @@ struct EntryList {
   const DeviceEntry* entries = nullptr;  // on the device
   int64_t count = 0;
   int64_t rows_q = 0, rows_k = 0;  // of all
-  bool row_major = false;          // statistics lie [row, head]; else [head, row] entry by entry
+};
+
+/// Where one tensor of a ragged graph has its rows.
+struct RaggedTensor {
+  TensorView view;    // in place; without rows: packed in scratch memory
+  int64_t first = 0;  // elements of the view before the address that cuDNN is given
+  int64_t width = 0;  // elements of a packed row
+  bool keys = false;  // rows are those of keys
 };
 
 /// Addresses of ragged entries, in elements: `count` is rounded up to `batch` by empty ones.
 struct OffsetTables {
   EntryList list;
   int64_t batch = 0;
-  TensorView q, k, v;
-  int64_t heads_q = 0, heads_kv = 0, dim_qk = 0, dim_v = 0;
-  int64_t* tables = nullptr;  // kOffsetTables, each of batch + 1 and rounded up to 16 bytes
+  std::array<RaggedTensor, 9> tensors;
+  int64_t* tables = nullptr;  // one for each tensor, of batch + 1 and rounded up to 16 bytes
 };
 
-/// In the order of their memory: rows of the views, then packed rows in scratch memory of heads_q
-/// times 1, dim_v and dim_qk elements and of heads_kv times dim_qk and dim_v.
-enum OffsetTable { kViewQ, kViewK, kViewV, kPackedStats, kPackedO, kPackedQ, kPackedK, kPackedV };
-inline constexpr int64_t kOffsetTables = 8;
 /// From one table to the next, in elements.
 inline constexpr int64_t offset_table_size(int64_t batch) { return (batch + 2) / 2 * 2; }
 
@@ -59,40 +62,65 @@ Status pack(const Pack& pack, Stream stream);
 /// Brings cuDNN's O and LSE of some keys into the carried O and LSE.
 struct Merge {
   EntryList list;
-  TensorView o, lse;     // carried
-  void* part = nullptr;  // [rows_q, heads, dim_v]
-  const float* stats = nullptr;
+  TensorView o, lse;             // carried
+  const void* part = nullptr;    // [rows_q, heads, dim_v]
+  const float* stats = nullptr;  // [rows_q, heads]
   DType dtype = DType::kBF16;
 };
 
 Status merge(const Merge& merge, Stream stream);
 
-/// What cuDNN's backward reads. It computes delta itself as rowsum(dout * o); `o` becomes a tensor
-/// for which that sum is the caller's delta to float32 accuracy, better than with the true O in 16
-/// bits: few elements of each row are not zero, the first delta / dout, each next one what rounding
-/// left over.
+/// Between a view of LSE and scratch memory, [rows_q, heads].
+struct Statistics {
+  EntryList list;
+  TensorView lse;
+  float* packed = nullptr;
+};
+
+Status pack_statistics(const Statistics& statistics, Stream stream);
+Status unpack_statistics(const Statistics& statistics, Stream stream);
+
+/// What cuDNN's backward reads where the caller has no O. It computes delta itself as
+/// rowsum(dout * o); `o` becomes a tensor for which that sum is the caller's delta to float32
+/// accuracy, better than with the true O in 16 bits: few elements of each row are not zero, the
+/// first delta / dout, each next one what rounding left over.
 struct BackwardRows {
   EntryList list;
-  TensorView dout, lse, delta;
-  void* packed_dout = nullptr;  // [rows_q, heads, dim_v]
-  void* o = nullptr;            // likewise
-  float* stats = nullptr;
+  TensorView dout, delta;
+  void* packed_dout = nullptr;  // [rows_q, heads, dim_v]; null: not wanted
+  void* o = nullptr;            // [rows_q, heads, dim_v]
 };
 
 Status make_backward_rows(const BackwardRows& rows, Stream stream);
 
-/// Adds 16-bit gradients to the caller's.
-struct Gradients {
+/// 16-bit results in scratch memory, [rows, heads, dim].
+struct Result16 {
+  const void* packed = nullptr;
+  TensorView to;      // f32, or of the results' type
+  int64_t heads = 0;  // of the packed rows: the first ones of the view
+  bool keys = false;
+  bool adds = false;  // else what the view held is not read
+  float factor = 1;
+};
+
+/// Brings results to the caller's rows. Views are all f32, or all of `dtype`.
+struct Delivery {
   EntryList list;
-  TensorView dq, dk, dv;
-  void* part_dq = nullptr;  // [rows_q, heads_q, dim_qk]
-  void* part_dk = nullptr;  // [rows_k, heads_kv, dim_qk]
-  void* part_dv = nullptr;  // [rows_k, heads_kv, dim_v]
-  int64_t heads_kv = 0;     // of the parts: the first ones of the views
-  bool negated_dq = false;  // part_dq holds -dq
+  std::array<Result16, 3> results;
+  int64_t count = 0;
   DType dtype = DType::kBF16;
 };
 
-Status add_gradients(const Gradients& gradients, Stream stream);
+Status deliver(const Delivery& delivery, Stream stream);
+
+/// Rows of the list become what queries without keys and keys without queries have: 0, and -inf in
+/// statistics. Views without rows are left out.
+struct Blank {
+  EntryList list;
+  std::array<TensorView, 2> queries;  // of 16 bits, or statistics
+  std::array<TensorView, 2> keys;
+};
+
+Status blank(const Blank& blank, Stream stream);
 
 }  // namespace longspan::cudnn

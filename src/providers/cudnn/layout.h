@@ -9,21 +9,23 @@ namespace longspan::cudnn {
 
 struct Layout {
   Strides strides;
-  /// Whether cuDNN can read the rows where they are: it reads 16 bytes at a time, the rows of an
-  /// entry in equal steps and the entries of a batch at equal distances.
+  /// Whether cuDNN can use the rows where they are: 16 bytes of 16-bit elements at a time, the rows
+  /// of an entry in equal steps and the entries of a batch at equal distances.
   bool direct = true;
 };
 
 /// Of the group's rows of queries or `keys`, for the first `heads` heads of the view.
 Layout layout_of(const TensorView& view, const Group& group, bool keys, int64_t heads);
 
-/// That of the same rows in a tensor [rows, heads, dim] without gaps.
-Strides packed_tensor(const Group& group, bool keys, int64_t heads, int64_t dim);
+/// Whether all rows of the view lie in equal steps.
+bool even(const TensorView& view);
 
-/// That of the entries one behind the other, as scratch memory holds them.
+/// Strides of the entries' rows, [rows, heads, dim] one entry behind the other, as scratch memory
+/// holds them.
 Strides packed_entries(const Group& group, bool keys, int64_t heads, int64_t dim);
 
-/// Elements from the view's first to the one that a graph's address means.
+/// Elements from the view's first to the first row of the first entry: the address that a graph is
+/// given.
 int64_t first_element(const TensorView& view, const Group& group, bool keys);
 
 }  // namespace longspan::cudnn

@@ -10,6 +10,8 @@
 #include <system_error>
 #include <utility>
 
+#include "longspan/libraries.h"
+
 namespace longspan::cudnn {
 namespace {
 
@@ -40,35 +42,41 @@ std::string directory_of(const std::string& path) {
 
 void* open(const std::string& file) { return dlopen(file.c_str(), RTLD_LAZY | RTLD_LOCAL); }
 
-/// The copy that the process has already, else the one wished for, else the first found.
-Result<void*> find(const LibrarySearch& search) {
-  void* const mapped = dlopen(kName, RTLD_LAZY | RTLD_NOLOAD);
-  if (search.file.empty() && mapped != nullptr) return mapped;
-  if (!search.file.empty()) {
-    void* const wished = open(search.file);
-    if (wished == nullptr) {
-      return unsupported(
-          fmt::format("cuDNN could not be opened as \"{}\": {}", search.file, dlerror()));
-    }
-    if (mapped == nullptr || path_of(mapped) == path_of(wished)) return wished;
-    return unsupported(
-        fmt::format("the process has mapped {} already, so {} cannot be used: leave the path out, "
-                    "or open that one first",
-                    path_of(mapped), search.file));
+constexpr const char* kRemedy =
+    "install nvidia-cudnn-cu13 9.19 or newer, and name its lib directory by set_cudnn_path() "
+    "(longspan --cudnn) or in LD_LIBRARY_PATH before the start";
+
+/// The file or directory that was named, which must be the copy that the process has already.
+Result<void*> find_named(const std::string& path, void* mapped) {
+  std::error_code failed;
+  const bool directory = std::filesystem::is_directory(path, failed);
+  const std::string file = directory ? path + "/" + kName : path;
+  void* const named = open(file);
+  if (named == nullptr) {
+    return unsupported(fmt::format("cuDNN could not be opened as {}, the path that was set: {}; {}",
+                                   file, dlerror(), kRemedy));
   }
-  for (const std::string& directory : search.directories) {
-    if (void* const found = open(directory + "/" + kName)) return found;
-  }
-  if (void* const found = open(kName)) return found;
-  return unsupported(fmt::format(
-      "no {} in {} directories given nor on the loader's path: install nvidia-cudnn-cu13 9.19 or "
-      "newer and give its directory",
-      kName, search.directories.size()));
+  if (mapped == nullptr || path_of(mapped) == path_of(named)) return named;
+  return unsupported(
+      fmt::format("the process has mapped {} already, so {} cannot be used: leave the path out, or "
+                  "open that one first",
+                  path_of(mapped), file));
 }
 
-Result<Library> open_library(const LibrarySearch& search) {
+/// The one named, else the copy that the process has already, else the loader's.
+Result<void*> find(const std::string& path) {
+  void* const mapped = dlopen(kName, RTLD_LAZY | RTLD_NOLOAD);
+  if (!path.empty()) return find_named(path, mapped);
+  if (mapped != nullptr) return mapped;
+  if (void* const found = open(kName)) return found;
+  return unsupported(fmt::format(
+      "no cuDNN: none is mapped into the process, no path was set, and the loader says \"{}\"; {}",
+      dlerror(), kRemedy));
+}
+
+Result<Library> open_library(const std::string& path) {
   Library result;
-  LONGSPAN_TRY(result.handle, find(search));
+  LONGSPAN_TRY(result.handle, find(path));
   result.path = path_of(result.handle);
   const auto get_version = reinterpret_cast<size_t (*)()>(dlsym(result.handle, "cudnnGetVersion"));
   if (get_version == nullptr) {
@@ -84,7 +92,7 @@ Result<Library> open_library(const LibrarySearch& search) {
 
 struct Process {
   std::mutex mutex;
-  LibrarySearch search;
+  std::string path;  // empty: no wish
   std::optional<Result<Library>> opened;
 };
 
@@ -96,22 +104,10 @@ Process& process() {
 
 }  // namespace
 
-Status set_library_search(LibrarySearch search) {
-  Process& p = process();
-  const std::lock_guard lock(p.mutex);
-  if (p.opened) {
-    return Error{ErrorCode::kInvalidArgument,
-                 "cuDNN has been looked for already: set where to look before the first problem",
-                 "cudnn"};
-  }
-  p.search = std::move(search);
-  return {};
-}
-
 Result<const Library*> library() {
   Process& p = process();
   const std::lock_guard lock(p.mutex);
-  if (!p.opened) p.opened.emplace(open_library(p.search));
+  if (!p.opened) p.opened.emplace(open_library(p.path));
   if (!p.opened->ok()) return p.opened->error();
   return &p.opened->value();
 }
@@ -149,3 +145,19 @@ std::string version_text(int version) {
 }
 
 }  // namespace longspan::cudnn
+
+namespace longspan {
+
+Status set_cudnn_path(const std::string& path) {
+  cudnn::Process& p = cudnn::process();
+  const std::lock_guard lock(p.mutex);
+  if (p.opened) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "cuDNN has been looked for already: set its path before the first problem",
+                 "cudnn"};
+  }
+  p.path = path;
+  return {};
+}
+
+}  // namespace longspan

@@ -3,7 +3,6 @@
 
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "longspan/status.h"
 
@@ -14,15 +13,6 @@ struct Library {
   std::string path;
   int version = 0;  // 91900: 9.19.0
 };
-
-/// Where to look when no cuDNN is mapped into the process yet.
-struct LibrarySearch {
-  std::string file;                      // this one or none; empty: no wish
-  std::vector<std::string> directories;  // then these, in order, then the loader's own path
-};
-
-/// Before the first use of the provider. invalid_argument once a library has been opened.
-Status set_library_search(LibrarySearch search);
 
 /// Opens the library on the first call; later calls give the same answer. The error says what was
 /// looked for, and which version is needed. Thread-safe.

@@ -25,8 +25,9 @@ Piece trimmed(const PlacedTile& placed) {
 }
 
 /// Keys before `hi` are hidden on the left alone; from there on the band ends on the diagonal.
-void append_parts(const Piece& p, std::vector<Piece>& pieces) {
+void append_parts(Piece p, std::vector<Piece>& pieces) {
   const int64_t hi = p.band.hi;
+  p.part = true;
   Piece before = p;
   before.band.hi = kUnbounded;
   before.rows.nk = hi;

@@ -15,6 +15,7 @@ namespace longspan::cudnn {
 struct Piece {
   Entry rows;
   Band band;
+  bool part = false;  // another piece has queries of this one
 
   bool cuts_left() const { return band.lo > -kUnbounded; }
   bool cuts_right() const { return band.hi < kUnbounded; }

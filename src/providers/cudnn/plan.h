@@ -1,6 +1,7 @@
 // A prepared cudnn problem: how tiles become executions, and what surrounds each.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -12,15 +13,13 @@
 #include "providers/cudnn/graph.h"
 #include "providers/cudnn/groups.h"
 #include "providers/cudnn/kernels.h"
+#include "providers/cudnn/operands.h"
 
 namespace longspan::cudnn {
 
 /// Bytes from the start of the workspace.
 struct Scratch {
-  size_t o = 0;  // 16 bit: cuDNN's output, or what stands for it in backward
-  size_t stats = 0;
-  size_t q = 0, k = 0, v = 0;               // rows that cuDNN cannot read where they are
-  size_t dout = 0, dq = 0, dk = 0, dv = 0;  // backward
+  std::array<size_t, kTensors> tensors{};  // packed rows of those that are not in place
   size_t offsets = 0;
   size_t cudnn = 0;
   size_t end = 0;
@@ -28,15 +27,15 @@ struct Scratch {
 
 Scratch scratch_of(const TileProblem& problem);
 
-/// The key of a group's graph, without strides.
-GraphKey graph_key(const TileProblem& problem, const Group& group, int ordinal);
+/// The key of a group's graph where the caller's tensors are packed, with or without O in backward.
+GraphKey packed_key(const TileProblem& problem, const Group& group, bool with_o, int ordinal);
 
 struct StagedGroup {
   Group group;
   GraphKey key;  // for packed tensors
   std::shared_ptr<const Graph> graph;
+  EntryList list;
   // On the device:
-  const DeviceEntry* entries = nullptr;
   const int32_t* lengths_q = nullptr;  // one of each declared batch entry, where padded
   const int32_t* lengths_k = nullptr;
 };
@@ -44,6 +43,7 @@ struct StagedGroup {
 struct StagedGroups final : public Staged {
   std::vector<PlacedTile> tiles;
   std::vector<StagedGroup> groups;
+  EntryList blanks;  // whole results: rows that no execution writes
   cuda::Memory tables;
 };
 
@@ -52,8 +52,10 @@ struct Launch {
   GraphKey key;
   std::shared_ptr<const Graph> graph;
   EntryList list;
+  Operands operands;
+  std::array<int64_t, kTensors> first{};  // elements of views before those addresses
   Arguments arguments;
-  bool packs_q = false, packs_k = false, packs_v = false;
+  bool adds_dq = false;
 };
 
 /// Stages graphs for packed tensors. Tensors with other strides get graphs of their own at their
@@ -74,10 +76,13 @@ class CudnnPlan final : public Plan {
   template <class Tiles>
   Result<Launch> make_launch(const StagedGroup& staged, const Tiles& tiles,
                              std::byte* workspace) const;
-  template <class Tiles>
-  Status prepare_inputs(const Launch& launch, const Tiles& tiles, std::byte* workspace) const;
-  Status attend(const ForwardTiles& tiles, Launch& launch, std::byte* workspace) const;
-  Status attend(const BackwardTiles& tiles, Launch& launch, std::byte* workspace) const;
+  Status pack_inputs(const Launch& launch, std::span<const Slot> slots, bool negated_q,
+                     Stream stream) const;
+  Status prepare_backward(const BackwardTiles& tiles, const Launch& launch) const;
+  Status attend(const ForwardTiles& tiles, Launch& launch, void* workspace) const;
+  Status attend(const BackwardTiles& tiles, Launch& launch, void* workspace) const;
+  Status deliver_results(const Launch& launch, std::span<const Slot> slots, bool negated_dq,
+                         Stream stream) const;
   Result<std::shared_ptr<const Graph>> graph_of(const StagedGroup& staged, const GraphKey& key,
                                                 Stream stream) const;
 

@@ -18,6 +18,7 @@ constexpr int kThreads = 256;
 constexpr int kVector = 8;  // 16-bit elements of a load
 constexpr float kInfinity = __builtin_huge_valf();
 
+inline __device__ float to_float(float x) { return x; }
 inline __device__ float to_float(__half x) { return __half2float(x); }
 inline __device__ float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
 
@@ -39,13 +40,11 @@ __device__ constexpr float largest() {
 /// To the nearest value of the type. What is finite stays so.
 template <class T>
 __device__ T rounded(float x) {
+  if constexpr (std::is_same_v<T, float>) return x;
   const bool clipped = fabsf(x) > largest<T>() && !isinf(x);
   const float inside = clipped ? copysignf(largest<T>(), x) : x;
-  if constexpr (std::is_same_v<T, __half>) {
-    return __float2half_rn(inside);
-  } else {
-    return __float2bfloat16_rn(inside);
-  }
+  if constexpr (std::is_same_v<T, __half>) return __float2half_rn(inside);
+  if constexpr (std::is_same_v<T, __nv_bfloat16>) return __float2bfloat16_rn(inside);
 }
 
 /// Eight neighbours of a row.
@@ -88,13 +87,6 @@ inline __device__ int64_t row_of_view(const EntryList& list, int64_t row, bool k
   return keys ? e.k_row + row - e.k_begin : e.q_row + row - e.q_begin;
 }
 
-inline __device__ int64_t place_of_stats(const EntryList& list, int64_t row, int64_t head,
-                                         int64_t heads) {
-  if (list.row_major) return row * heads + head;
-  const DeviceEntry& e = entry_of(list, row, false);
-  return e.q_begin * heads + head * e.nq + row - e.q_begin;
-}
-
 /// A row of one head, worked on by `kLanes` lanes of a warp, one octet each.
 struct Unit {
   int64_t row, head;
@@ -121,33 +113,39 @@ __device__ Octet<T> load_octet(const Vectorized& v, int64_t row, int64_t head, i
   return result;
 }
 
-/// to = keep * to + weight * add. Where nothing is kept `to` is not read.
 template <class T>
-__device__ void blend(const Vectorized& v, int64_t row, int64_t head, int lane, float keep,
-                      const Octet<T>& add, float weight) {
-  float* const to = v.view.at<float>(row, head) + lane * kVector;
-  alignas(16) float values[kVector] = {};
-  if (keep != 0 && v.wide) {
-    *reinterpret_cast<float4*>(values) = *reinterpret_cast<const float4*>(to);
-    *reinterpret_cast<float4*>(values + 4) = *reinterpret_cast<const float4*>(to + 4);
-  } else if (keep != 0) {
-    for (int i = 0; i < kVector; ++i) values[i] = to[i];
-  }
-  for (int i = 0; i < kVector; ++i) {
-    values[i] = keep * values[i] + weight * to_float(add.values[i]);
-  }
+__device__ void store_octet(const Vectorized& v, int64_t row, int64_t head, int lane,
+                            const Octet<T>& octet) {
+  T* const to = v.view.at<T>(row, head) + lane * kVector;
   if (v.wide) {
-    *reinterpret_cast<float4*>(to) = *reinterpret_cast<const float4*>(values);
-    *reinterpret_cast<float4*>(to + 4) = *reinterpret_cast<const float4*>(values + 4);
+    *reinterpret_cast<Octet<T>*>(to) = octet;
   } else {
-    for (int i = 0; i < kVector; ++i) to[i] = values[i];
+    for (int i = 0; i < kVector; ++i) to[i] = octet.values[i];
   }
+}
+
+/// to = keep * to + weight * add, in float32. Where nothing is kept `to` is not read.
+template <class To, class T>
+__device__ void blend(const Vectorized& to, int64_t row, int64_t head, int lane, float keep,
+                      const Octet<T>& add, float weight) {
+  Octet<To> result;
+  if (keep != 0) result = load_octet<To>(to, row, head, lane);
+  for (int i = 0; i < kVector; ++i) {
+    const float before = keep != 0 ? keep * to_float(result.values[i]) : 0;
+    result.values[i] = rounded<To>(before + weight * to_float(add.values[i]));
+  }
+  store_octet(to, row, head, lane, result);
 }
 
 template <class T>
 __device__ Octet<T>* octet_at(void* packed, const Unit& u, int64_t heads, int32_t dim) {
   T* const row = static_cast<T*>(packed) + (u.row * heads + u.head) * dim;
   return reinterpret_cast<Octet<T>*>(row + u.lane * kVector);
+}
+
+template <class T>
+__device__ const Octet<T>& octet_of(const void* packed, const Unit& u, int64_t heads, int32_t dim) {
+  return *octet_at<T>(const_cast<void*>(packed), u, heads, dim);
 }
 
 inline cudaStream_t native(Stream stream) { return static_cast<cudaStream_t>(stream.handle); }

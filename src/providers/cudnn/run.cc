@@ -30,20 +30,31 @@ Result<const StagedGroups*> staged_groups(const Tiles& t) {
   return invalid("the staged tiles are not those of the call: stage these");
 }
 
-/// Where each tensor of a ragged graph finds its offsets.
-void point_to_offsets(Launch& launch, int64_t* tables) {
-  const auto point = [&](Slot slot, OffsetTable table) {
-    launch.arguments[slot] = tables + table * offset_table_size(launch.key.batch);
-  };
-  point(Slot::kOffsetsQ, launch.packs_q ? kPackedQ : kViewQ);
-  point(Slot::kOffsetsK, launch.packs_k ? kPackedK : kViewK);
-  point(Slot::kOffsetsV, launch.packs_v ? kPackedV : kViewV);
-  point(Slot::kOffsetsStats, kPackedStats);
-  point(Slot::kOffsetsO, kPackedO);
-  point(Slot::kOffsetsDout, kPackedO);
-  point(Slot::kOffsetsDq, kPackedQ);
-  point(Slot::kOffsetsDk, kPackedK);
-  point(Slot::kOffsetsDv, kPackedV);
+/// cuDNN scores hidden pairs -inf before it scales, and flushes subnormal scales: 0 would make NaN.
+float scale_of(double scale) {
+  constexpr float kLeast = 1e-30f;
+  return std::max(static_cast<float>(std::abs(scale)), kLeast);
+}
+
+Status write_offsets(const Launch& launch, Stream stream) {
+  OffsetTables t = {.list = launch.list,
+                    .batch = launch.key.batch,
+                    .tables = static_cast<int64_t*>(launch.arguments[offsets_of(Slot::kQ)])};
+  for (size_t i = 0; i < kTensors; ++i) {
+    const Operand& o = launch.operands.tensors[i];
+    t.tensors[i] = {.width = o.heads * o.dim, .keys = o.keys};
+    if (!o.in_place) continue;
+    t.tensors[i].view = o.view;
+    t.tensors[i].first = launch.first[i];
+  }
+  return write_offsets(t, stream);
+}
+
+Blank blank_of(const ForwardTiles& t, const EntryList& list) {
+  return {.list = list, .queries = {t.o, t.lse}};
+}
+Blank blank_of(const BackwardTiles& t, const EntryList& list) {
+  return {.list = list, .queries = {t.dq}, .keys = {t.dk, t.dv}};
 }
 
 }  // namespace
@@ -65,126 +76,109 @@ Result<std::shared_ptr<const Graph>> CudnnPlan::graph_of(const StagedGroup& stag
 template <class Tiles>
 Result<Launch> CudnnPlan::make_launch(const StagedGroup& staged, const Tiles& t,
                                       std::byte* workspace) const {
-  const Group& group = staged.group;
-  const int64_t heads_kv = key_heads(problem_);
-  Launch launch{.key = staged.key};
-  const auto use = [&](Slot slot, const TensorView& view, bool packs, const Layout& layout,
-                       size_t place) -> Strides {
-    const bool keys = slot != Slot::kQ;
-    auto* const data = static_cast<std::byte*>(view.data);
+  Launch launch{.key = staged.key,
+                .list = staged.list,
+                .operands = operands_of(problem_, staged.group, t),
+                .adds_dq = staged.group.adds_dq};
+  auto* const tables = reinterpret_cast<int64_t*>(workspace + scratch_.offsets);
+  for (size_t i = 0; i < kTensors; ++i) {
+    const Operand& o = launch.operands.tensors[i];
+    const auto slot = static_cast<Slot>(i);
+    launch.key.strides[slot] = o.strides;
+    launch.arguments[slot] = workspace + scratch_.tensors[i];
+    launch.arguments[offsets_of(slot)] =
+        tables + static_cast<int64_t>(i) * offset_table_size(launch.key.batch);
+    if (!o.in_place) continue;
+    launch.first[i] = first_element(o.view, staged.group, o.keys);
     launch.arguments[slot] =
-        packs ? workspace + place : data + first_element(view, group, keys) * size_of(view.dtype);
-    if (!packs) return layout.strides;
-    return packed_entries(group, keys, keys ? heads_kv : problem_.heads_q, view.dim);
-  };
-  const Layout q = layout_of(t.q, group, false, problem_.heads_q);
-  const Layout k = layout_of(t.k, group, true, heads_kv);
-  const Layout v = layout_of(t.v, group, true, heads_kv);
-  launch.packs_q = !q.direct || t.scale < 0;
-  launch.packs_k = !k.direct;
-  launch.packs_v = !v.direct;
-  launch.key.q = use(Slot::kQ, t.q, launch.packs_q, q, scratch_.q);
-  launch.key.k = use(Slot::kK, t.k, launch.packs_k, k, scratch_.k);
-  launch.key.v = use(Slot::kV, t.v, launch.packs_v, v, scratch_.v);
-  LONGSPAN_TRY(launch.graph, graph_of(staged, launch.key, t.stream));
-  launch.list = {.entries = staged.entries,
-                 .count = static_cast<int64_t>(group.entries.size()),
-                 .rows_q = group.rows_q(),
-                 .rows_k = group.rows_k(),
-                 .row_major = group.ragged};
+        static_cast<std::byte*>(o.view.data) + launch.first[i] * size_of(o.view.dtype);
+  }
   launch.arguments[Slot::kLengthsQ] = const_cast<int32_t*>(staged.lengths_q);
   launch.arguments[Slot::kLengthsK] = const_cast<int32_t*>(staged.lengths_k);
-  point_to_offsets(launch, reinterpret_cast<int64_t*>(workspace + scratch_.offsets));
+  LONGSPAN_TRY(launch.graph, graph_of(staged, launch.key, t.stream));
+  if (launch.key.ragged) LONGSPAN_CHECK_OK(write_offsets(launch, t.stream));
   return launch;
 }
 
-template <class Tiles>
-Status CudnnPlan::prepare_inputs(const Launch& launch, const Tiles& t, std::byte* workspace) const {
-  if (launch.key.ragged) {
+Status CudnnPlan::pack_inputs(const Launch& launch, std::span<const Slot> slots, bool negated_q,
+                              Stream stream) const {
+  for (const Slot slot : slots) {
+    const Operand& o = launch.operands[slot];
+    if (o.in_place) continue;
+    LONGSPAN_CHECK_OK(pack({.list = launch.list,
+                            .from = o.view,
+                            .heads = o.heads,
+                            .keys = o.keys,
+                            .negated = negated_q && slot == Slot::kQ,
+                            .to = launch.arguments[slot]},
+                           stream));
+  }
+  return {};
+}
+
+/// Those of `slots` that are not in place.
+Status CudnnPlan::deliver_results(const Launch& launch, std::span<const Slot> slots,
+                                  bool negated_dq, Stream stream) const {
+  Delivery delivery{.list = launch.list, .dtype = problem_.dtype};
+  for (const Slot slot : slots) {
+    const Operand& o = launch.operands[slot];
+    if (o.in_place) continue;
+    const bool dq = slot == Slot::kDq;
+    delivery.results[static_cast<size_t>(delivery.count++)] = {
+        .packed = launch.arguments[slot],
+        .to = o.view,
+        .heads = o.heads,
+        .keys = o.keys,
+        .adds = !problem_.features.whole || (dq && launch.adds_dq),
+        .factor = dq && negated_dq ? -1.0f : 1.0f};
+  }
+  return deliver(delivery, stream);
+}
+
+Status CudnnPlan::attend(const ForwardTiles& t, Launch& launch, void* workspace) const {
+  LONGSPAN_CHECK_OK(pack_inputs(launch, {{Slot::kQ, Slot::kK, Slot::kV}}, t.scale < 0, t.stream));
+  float scale = scale_of(t.scale);
+  launch.arguments[Slot::kScale] = &scale;
+  LONGSPAN_CHECK_OK(launch.graph->execute(launch.arguments, workspace, t.stream));
+  auto* const stats = static_cast<float*>(launch.arguments[Slot::kStats]);
+  if (!problem_.features.whole) {
+    return merge({.list = launch.list,
+                  .o = t.o,
+                  .lse = t.lse,
+                  .part = launch.arguments[Slot::kO],
+                  .stats = stats,
+                  .dtype = problem_.dtype},
+                 t.stream);
+  }
+  LONGSPAN_CHECK_OK(deliver_results(launch, {{Slot::kO}}, false, t.stream));
+  if (launch.operands[Slot::kStats].in_place) return {};
+  return unpack_statistics({.list = launch.list, .lse = t.lse, .packed = stats}, t.stream);
+}
+
+/// O, dout and statistics.
+Status CudnnPlan::prepare_backward(const BackwardTiles& t, const Launch& launch) const {
+  if (!launch.operands[Slot::kStats].in_place) {
+    auto* const stats = static_cast<float*>(launch.arguments[Slot::kStats]);
     LONGSPAN_CHECK_OK(
-        write_offsets({.list = launch.list,
-                       .batch = launch.key.batch,
-                       .q = t.q,
-                       .k = t.k,
-                       .v = t.v,
-                       .heads_q = problem_.heads_q,
-                       .heads_kv = launch.key.heads_kv,
-                       .dim_qk = problem_.dim_qk,
-                       .dim_v = problem_.dim_v,
-                       .tables = reinterpret_cast<int64_t*>(workspace + scratch_.offsets)},
-                      t.stream));
+        pack_statistics({.list = launch.list, .lse = t.lse, .packed = stats}, t.stream));
   }
-  if (launch.packs_q) {
-    LONGSPAN_CHECK_OK(pack({.list = launch.list,
-                            .from = t.q,
-                            .heads = problem_.heads_q,
-                            .negated = t.scale < 0,
-                            .to = workspace + scratch_.q},
-                           t.stream));
-  }
-  if (launch.packs_k) {
-    LONGSPAN_CHECK_OK(pack({.list = launch.list,
-                            .from = t.k,
-                            .heads = launch.key.heads_kv,
-                            .keys = true,
-                            .to = workspace + scratch_.k},
-                           t.stream));
-  }
-  if (!launch.packs_v) return {};
-  return pack({.list = launch.list,
-               .from = t.v,
-               .heads = launch.key.heads_kv,
-               .keys = true,
-               .to = workspace + scratch_.v},
-              t.stream);
+  if (t.o.rows() > 0) return pack_inputs(launch, {{Slot::kO, Slot::kDout}}, false, t.stream);
+  const bool in_place = launch.operands[Slot::kDout].in_place;
+  return make_backward_rows({.list = launch.list,
+                             .dout = t.dout,
+                             .delta = t.delta,
+                             .packed_dout = in_place ? nullptr : launch.arguments[Slot::kDout],
+                             .o = launch.arguments[Slot::kO]},
+                            t.stream);
 }
 
-Status CudnnPlan::attend(const ForwardTiles& t, Launch& launch, std::byte* workspace) const {
-  auto scale = static_cast<float>(std::abs(t.scale));
-  auto* const stats = reinterpret_cast<float*>(workspace + scratch_.stats);
-  launch.arguments[Slot::kO] = workspace + scratch_.o;
-  launch.arguments[Slot::kStats] = stats;
+Status CudnnPlan::attend(const BackwardTiles& t, Launch& launch, void* workspace) const {
+  LONGSPAN_CHECK_OK(pack_inputs(launch, {{Slot::kQ, Slot::kK, Slot::kV}}, t.scale < 0, t.stream));
+  LONGSPAN_CHECK_OK(prepare_backward(t, launch));
+  float scale = scale_of(t.scale);
   launch.arguments[Slot::kScale] = &scale;
-  LONGSPAN_CHECK_OK(launch.graph->execute(launch.arguments, workspace + scratch_.cudnn, t.stream));
-  return merge({.list = launch.list,
-                .o = t.o,
-                .lse = t.lse,
-                .part = workspace + scratch_.o,
-                .stats = stats,
-                .dtype = problem_.dtype},
-               t.stream);
-}
-
-Status CudnnPlan::attend(const BackwardTiles& t, Launch& launch, std::byte* workspace) const {
-  auto scale = static_cast<float>(std::abs(t.scale));
-  auto* const stats = reinterpret_cast<float*>(workspace + scratch_.stats);
-  LONGSPAN_CHECK_OK(make_backward_rows({.list = launch.list,
-                                        .dout = t.dout,
-                                        .lse = t.lse,
-                                        .delta = t.delta,
-                                        .packed_dout = workspace + scratch_.dout,
-                                        .o = workspace + scratch_.o,
-                                        .stats = stats},
-                                       t.stream));
-  launch.arguments[Slot::kO] = workspace + scratch_.o;
-  launch.arguments[Slot::kStats] = stats;
-  launch.arguments[Slot::kDout] = workspace + scratch_.dout;
-  launch.arguments[Slot::kDq] = workspace + scratch_.dq;
-  launch.arguments[Slot::kDk] = workspace + scratch_.dk;
-  launch.arguments[Slot::kDv] = workspace + scratch_.dv;
-  launch.arguments[Slot::kScale] = &scale;
-  LONGSPAN_CHECK_OK(launch.graph->execute(launch.arguments, workspace + scratch_.cudnn, t.stream));
-  return add_gradients({.list = launch.list,
-                        .dq = t.dq,
-                        .dk = t.dk,
-                        .dv = t.dv,
-                        .part_dq = workspace + scratch_.dq,
-                        .part_dk = workspace + scratch_.dk,
-                        .part_dv = workspace + scratch_.dv,
-                        .heads_kv = launch.key.heads_kv,
-                        .negated_dq = t.scale < 0,
-                        .dtype = problem_.dtype},
-                       t.stream);
+  LONGSPAN_CHECK_OK(launch.graph->execute(launch.arguments, workspace, t.stream));
+  return deliver_results(launch, {{Slot::kDq, Slot::kDk, Slot::kDv}}, t.scale < 0, t.stream);
 }
 
 template <class Tiles>
@@ -195,10 +189,10 @@ Status CudnnPlan::attend_all(const Tiles& t, Workspace scratch) const {
   LONGSPAN_TRY(const StagedGroups* const staged, staged_groups(t));
   const cuda::DeviceScope scope(ordinal_);
   auto* const workspace = static_cast<std::byte*>(scratch.data);
+  if (staged->blanks.count > 0) LONGSPAN_CHECK_OK(blank(blank_of(t, staged->blanks), t.stream));
   for (const StagedGroup& group : staged->groups) {
     LONGSPAN_TRY(Launch launch, make_launch(group, t, workspace));
-    LONGSPAN_CHECK_OK(prepare_inputs(launch, t, workspace));
-    LONGSPAN_CHECK_OK(attend(t, launch, workspace));
+    LONGSPAN_CHECK_OK(attend(t, launch, workspace + scratch_.cudnn));
   }
   return {};
 }

@@ -3,9 +3,9 @@
 #include <cstring>
 #include <utility>
 
+#include "providers/cudnn/blanks.h"
 #include "providers/cudnn/budget.h"
 #include "providers/cudnn/graph_cache.h"
-#include "providers/cudnn/layout.h"
 #include "providers/cudnn/plan.h"
 
 namespace longspan::cudnn {
@@ -53,6 +53,7 @@ struct Table {
 class TableWriter {
  public:
   Table write(const Group& group);
+  size_t write_entries(std::span<const Entry> entries);
   const std::vector<std::byte>& bytes() const { return bytes_; }
 
  private:
@@ -67,14 +68,18 @@ class TableWriter {
   std::vector<std::byte> bytes_;
 };
 
-Table TableWriter::write(const Group& group) {
-  std::vector<DeviceEntry> entries;
+size_t TableWriter::write_entries(std::span<const Entry> entries) {
+  std::vector<DeviceEntry> table;
   DeviceEntry next;
-  for (const Entry& e : group.entries) {
+  for (const Entry& e : entries) {
     next = {e.q_row, e.k_row, next.q_begin + next.nq, next.k_begin + next.nk, e.nq, e.nk};
-    entries.push_back(next);
+    table.push_back(next);
   }
-  Table table{.entries = append(entries)};
+  return append(table);
+}
+
+Table TableWriter::write(const Group& group) {
+  Table table{.entries = write_entries(group.entries)};
   if (!group.padded) return table;
   std::vector<int32_t> lengths_q(static_cast<size_t>(group.batch), 0);
   std::vector<int32_t> lengths_k = lengths_q;
@@ -87,48 +92,76 @@ Table TableWriter::write(const Group& group) {
   return table;
 }
 
+/// Entries of queries alone, then of keys alone.
+std::vector<Entry> entries_of(const Blanks& blanks) {
+  std::vector<Entry> entries;
+  for (const Range& r : blanks.q) entries.push_back({.q_row = r.first, .nq = r.last - r.first});
+  for (const Range& r : blanks.k) entries.push_back({.k_row = r.first, .nk = r.last - r.first});
+  return entries;
+}
+
+EntryList list_of(std::span<const Entry> entries) {
+  EntryList list{.count = static_cast<int64_t>(entries.size())};
+  for (const Entry& e : entries) {
+    list.rows_q += e.nq;
+    list.rows_k += e.nk;
+  }
+  return list;
+}
+
 }  // namespace
 
 Scratch scratch_of(const TileProblem& p) {
   const int64_t rows_q = p.capacity_q * p.heads_q;
   const int64_t rows_k = p.capacity_k * key_heads(p);
-  const bool backward = p.direction == Direction::kBackward;
   Places places;
   Scratch s;
-  s.o = places.take(rows_q * p.dim_v * 2);
-  s.stats = places.take(rows_q * 4);
-  s.q = places.take(rows_q * p.dim_qk * 2);
-  s.k = places.take(rows_k * p.dim_qk * 2);
-  s.v = places.take(rows_k * p.dim_v * 2);
-  if (backward) {
-    s.dout = places.take(rows_q * p.dim_v * 2);
-    s.dq = places.take(rows_q * p.dim_qk * 2);
-    s.dk = places.take(rows_k * p.dim_qk * 2);
-    s.dv = places.take(rows_k * p.dim_v * 2);
+  const auto take = [&](Slot slot, int64_t bytes) {
+    s.tensors[static_cast<size_t>(slot)] = places.take(bytes);
+  };
+  take(Slot::kQ, rows_q * p.dim_qk * 2);
+  take(Slot::kK, rows_k * p.dim_qk * 2);
+  take(Slot::kV, rows_k * p.dim_v * 2);
+  take(Slot::kO, rows_q * p.dim_v * 2);
+  take(Slot::kStats, rows_q * 4);
+  if (p.direction == Direction::kBackward) {
+    take(Slot::kDout, rows_q * p.dim_v * 2);
+    take(Slot::kDq, rows_q * p.dim_qk * 2);
+    take(Slot::kDk, rows_k * p.dim_qk * 2);
+    take(Slot::kDv, rows_k * p.dim_v * 2);
   }
-  s.offsets = places.take(kOffsetTables * offset_table_size(kMostEntries) * 8);
+  s.offsets = places.take(kTensors * offset_table_size(kMostEntries) * 8);
   s.cudnn = places.take(cudnn_budget(p));
   s.end = places.end();
   return s;
 }
 
-GraphKey graph_key(const TileProblem& p, const Group& group, int ordinal) {
-  return {.direction = p.direction,
-          .dtype = p.dtype,
-          .heads_q = p.heads_q,
-          .heads_kv = key_heads(p),
-          .dim_qk = p.dim_qk,
-          .dim_v = p.dim_v,
-          .deterministic = p.features.deterministic && p.direction == Direction::kBackward,
-          .ragged = group.ragged,
-          .padded = group.padded,
-          .mask = group.mask,
-          .batch = group.batch,
-          .sq = group.sq,
-          .skv = group.skv,
-          .total_q = group.total_q,
-          .total_k = group.total_k,
-          .ordinal = ordinal};
+GraphKey packed_key(const TileProblem& p, const Group& group, bool with_o, int ordinal) {
+  const auto queries = [&](DType dtype, int64_t dim) {
+    return packed_view(nullptr, dtype, p.capacity_q, p.heads_q, dim);
+  };
+  const auto keys = [&](DType dtype, int64_t dim) {
+    return packed_view(nullptr, dtype, p.capacity_k, p.heads_kv, dim);
+  };
+  const TensorView q = queries(p.dtype, p.dim_qk);
+  const TensorView k = keys(p.dtype, p.dim_qk);
+  const TensorView v = keys(p.dtype, p.dim_v);
+  const TensorView o = queries(p.dtype, p.dim_v);
+  const TensorView lse = queries(DType::kF32, 1);
+  if (p.direction == Direction::kForward) {
+    const ForwardTiles tiles{.q = q, .k = k, .v = v, .o = o, .lse = lse};
+    return graph_key(p, group, operands_of(p, group, tiles), ordinal);
+  }
+  const BackwardTiles tiles{.q = q,
+                            .k = k,
+                            .v = v,
+                            .dout = o,
+                            .lse = lse,
+                            .o = with_o ? o : TensorView(),
+                            .dq = q,
+                            .dk = k,
+                            .dv = v};
+  return graph_key(p, group, operands_of(p, group, tiles), ordinal);
 }
 
 Status fits_budget(const TileProblem& problem, const Graph& graph, const GraphKey& key) {
@@ -145,28 +178,37 @@ Result<std::shared_ptr<const Staged>> CudnnPlan::stage(std::span<const PlacedTil
   LONGSPAN_CHECK_OK(inside(problem_, tiles));
   auto result = std::make_shared<StagedGroups>();
   result->tiles.assign(tiles.begin(), tiles.end());
+  const std::vector<Group> groups = make_groups(problem_, tiles);
   TableWriter writer;
   std::vector<Table> tables;
-  std::vector<GraphKey> keys;
-  for (Group& group : make_groups(problem_, tiles)) {
-    GraphKey key = graph_key(problem_, group, ordinal_);
-    key.q = packed_tensor(group, false, problem_.heads_q, problem_.dim_qk);
-    key.k = packed_tensor(group, true, problem_.heads_kv, problem_.dim_qk);
-    key.v = packed_tensor(group, true, problem_.heads_kv, problem_.dim_v);
-    keys.push_back(key);
+  std::vector<GraphKey> keys, others;
+  for (const Group& group : groups) {
+    keys.push_back(packed_key(problem_, group, true, ordinal_));
+    others.push_back(packed_key(problem_, group, false, ordinal_));
     tables.push_back(writer.write(group));
-    result->groups.push_back({.group = std::move(group), .key = key});
   }
+  size_t blanks_begin = 0;
+  if (problem_.features.whole) {
+    const std::vector<Entry> blanks = entries_of(blanks_of(problem_, tiles, groups));
+    blanks_begin = writer.write_entries(blanks);
+    result->blanks = list_of(blanks);
+  }
+  keys.insert(keys.end(), others.begin(), others.end());
   LONGSPAN_TRY(const auto graphs, make_graphs(keys));
   LONGSPAN_TRY(result->tables, cuda::Memory::copy_of(writer.bytes().data(), writer.bytes().size()));
   const char* const base = static_cast<const char*>(result->tables.data());
-  for (size_t i = 0; i < graphs.size(); ++i) {
-    StagedGroup& staged = result->groups[i];
-    LONGSPAN_CHECK_OK(fits_budget(problem_, *graphs[i], staged.key));
-    staged.graph = graphs[i];
-    staged.entries = reinterpret_cast<const DeviceEntry*>(base + tables[i].entries);
+  const auto entries_at = [&](size_t place) {
+    return reinterpret_cast<const DeviceEntry*>(base + place);
+  };
+  result->blanks.entries = entries_at(blanks_begin);
+  for (size_t i = 0; i < groups.size(); ++i) {
+    LONGSPAN_CHECK_OK(fits_budget(problem_, *graphs[i], keys[i]));
+    StagedGroup staged{
+        .group = groups[i], .key = keys[i], .graph = graphs[i], .list = list_of(groups[i].entries)};
+    staged.list.entries = entries_at(tables[i].entries);
     staged.lengths_q = reinterpret_cast<const int32_t*>(base + tables[i].lengths_q);
     staged.lengths_k = reinterpret_cast<const int32_t*>(base + tables[i].lengths_k);
+    result->groups.push_back(std::move(staged));
   }
   return std::shared_ptr<const Staged>(std::move(result));
 }

@@ -9,7 +9,7 @@ namespace longspan::testing {
 
 /// What the provider computed and what is right.
 struct Compared {
-  Outcome device;  // f32
+  Outcome device;  // f32, or whole: LSE in f32 and the rest in the problem's type
   Outcome exact;   // f64
   Tensor lse;      // given to backward
   Tensor delta;
@@ -18,7 +18,9 @@ struct Compared {
 /// Forward from an empty carry, then backward with the exact LSE and delta; the device's part stays
 /// empty.
 Compared compute_exact(const Case& c, const Inputs& in);
-/// The device's part, from an empty carry and zeros.
+/// What a call gets: an empty carry and zeros, or NaN where results are whole.
+Outcome empty_results(const Case& c);
+/// The device's part, from empty results.
 void compute_device(const Case& c, const Inputs& in, Compared& compared);
 /// Both.
 Compared compute_both(const Case& c, const Inputs& in);

@@ -35,14 +35,14 @@ TEST(CudnnLayout, PackedRows) {
   const Layout layout = layout_of(v, group, false, 4);
   EXPECT_TRUE(layout.direct);
   EXPECT_EQ(layout.strides, (Strides{100 * 256, 256, 64}));
-  EXPECT_EQ(layout.strides, packed_tensor(group, false, 4, 64));
+  EXPECT_EQ(layout.strides, packed_entries(group, false, 4, 64));
   EXPECT_EQ(first_element(v, group, false), 8 * 256);
 }
 
 TEST(CudnnLayout, BatchesOfEveryOrder) {
   const Group group = dense({{0, 0, 100, 100}, {100, 100, 100, 100}, {200, 200, 100, 100}});
   const TensorView packed = view(1, 300, 4, {300 * 256, 256, 64});
-  EXPECT_EQ(layout_of(packed, group, true, 4).strides, packed_tensor(group, true, 4, 64));
+  EXPECT_EQ(layout_of(packed, group, true, 4).strides, packed_entries(group, true, 4, 64));
   const Layout sbhd = layout_of(view(3, 100, 4, {256, 3 * 256, 64}), group, true, 4);
   EXPECT_TRUE(sbhd.direct);
   EXPECT_EQ(sbhd.strides, (Strides{256, 3 * 256, 64}));
@@ -79,15 +79,33 @@ TEST(CudnnLayout, WhatIsNotAlignedIsCopied) {
   EXPECT_FALSE(layout_of(shifted, group, false, 4).direct);
 }
 
-TEST(CudnnLayout, RaggedEntriesCountFromTheFirstRow) {
+TEST(CudnnLayout, OneRowInTheMiddleOfATensor) {
+  const Group group = dense({{3, 3, 1, 1}});
+  EXPECT_TRUE(layout_of(view(1, 10, 4, {0, 264, 64}), group, false, 4).direct);
+  EXPECT_FALSE(layout_of(view(1, 10, 4, {0, 260, 64}), group, false, 4).direct);
+}
+
+TEST(CudnnLayout, RaggedEntriesCountFromTheFirstOne) {
   Group group{.ragged = true, .batch = 2, .sq = 128, .skv = 256};
   group.entries = {{3, 5, 1, 10}, {60, 70, 20, 200}};
   const TensorView v = view(1, 300, 4, {0, 512, 64});
   const Layout layout = layout_of(v, group, true, 2);
   EXPECT_TRUE(layout.direct);
   EXPECT_EQ(layout.strides, (Strides{256 * 512, 512, 64}));
-  EXPECT_EQ(first_element(v, group, true), 0);
+  EXPECT_EQ(first_element(v, group, true), 5 * 512);
   EXPECT_EQ(packed_entries(group, true, 2, 64), (Strides{256 * 128, 128, 64}));
+}
+
+TEST(CudnnLayout, StatisticsLieAnywhere) {
+  TensorView lse = view(1, 300, 4, {0, 9, 2});
+  lse.dtype = DType::kF32;
+  lse.dim = 1;
+  const Group group = dense({{3, 0, 100, 50}});
+  const Layout layout = layout_of(lse, group, false, 4);
+  EXPECT_TRUE(layout.direct);
+  EXPECT_EQ(layout.strides, (Strides{900, 9, 2}));
+  lse.data = memory + 2;
+  EXPECT_FALSE(layout_of(lse, group, false, 4).direct);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "longspan/libraries.h"
 #include "providers/cudnn/cudnn.h"
 
 namespace longspan {
@@ -14,6 +15,7 @@ TEST(CudnnNotBuilt, DeclinesAndNamesTheRemedy) {
   const auto plan = kCudnn.prepare({}, cpu_device(1));
   ASSERT_FALSE(plan.ok());
   EXPECT_EQ(plan.error().code, ErrorCode::kUnsupported);
+  EXPECT_FALSE(set_cudnn_path("/usr/lib").ok());
 }
 
 }  // namespace

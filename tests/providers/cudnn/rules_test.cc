@@ -134,6 +134,7 @@ TEST(CudnnRules, TakesWhatIsVerified) {
     expect_taken([](TileProblem& p) { p.dtype = DType::kF16; }, direction);
     expect_taken([](TileProblem& p) { p.features.window = true; }, direction);
     expect_taken([](TileProblem& p) { p.features.deterministic = true; }, direction);
+    expect_taken([](TileProblem& p) { p.features.whole = true; }, direction);
     expect_taken([](TileProblem& p) { p.capacity_q = p.capacity_k = 0; }, direction);
     // A part of a group on one key head.
     expect_taken(

@@ -8,9 +8,9 @@
 #include <sstream>
 #include <string>
 
+#include "longspan/libraries.h"
 #include "providers/cudnn/budget.h"
 #include "providers/cudnn/graph.h"
-#include "providers/cudnn/layout.h"
 #include "providers/cudnn/library.h"
 #include "providers/cudnn/plan.h"
 
@@ -43,7 +43,7 @@ class CudnnSupport : public ::testing::Test {
     if (dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL) == nullptr) {
       ASSERT_NE(dlopen(LONGSPAN_CUDA_STUB, RTLD_NOW | RTLD_GLOBAL), nullptr) << dlerror();
     }
-    ASSERT_TRUE(set_library_search({.directories = {LONGSPAN_CUDNN_DIRECTORY}}).ok());
+    ASSERT_TRUE(set_cudnn_path(LONGSPAN_CUDNN_DIRECTORY).ok());
     const auto found = library();
     ASSERT_TRUE(found.ok()) << found.error().text();
   }
@@ -71,9 +71,12 @@ GraphKey with_strides(GraphKey key) {
   const auto packed = [](int64_t rows, int64_t heads, int64_t dim) {
     return Strides{rows * heads * dim, heads * dim, dim};
   };
-  key.q = packed(key.sq, key.heads_q, key.dim_qk);
-  key.k = packed(key.skv, key.heads_kv, key.dim_qk);
-  key.v = packed(key.skv, key.heads_kv, key.dim_v);
+  AllStrides& s = key.strides;
+  s[Slot::kQ] = s[Slot::kDq] = packed(key.sq, key.heads_q, key.dim_qk);
+  s[Slot::kK] = s[Slot::kDk] = packed(key.skv, key.heads_kv, key.dim_qk);
+  s[Slot::kV] = s[Slot::kDv] = packed(key.skv, key.heads_kv, key.dim_v);
+  s[Slot::kO] = s[Slot::kDout] = packed(key.sq, key.heads_q, key.dim_v);
+  s[Slot::kStats] = packed(key.sq, key.heads_q, 1);
   return key;
 }
 
@@ -174,6 +177,7 @@ TEST_F(CudnnSupport, WorkspaceIsWithinTheBudget) {
                   .dim_v = dim == 192 ? 128 : dim};
     if (pick(0, 1) == 0) p.heads_kv = 2, p.group = 4;
     p.features.deterministic = pick(0, 3) == 0;
+    p.features.whole = pick(0, 1) == 0;
     std::vector<PlacedTile> tiles;
     const int64_t count = pick(1, 12);
     for (int64_t i = 0; i < count; ++i) {
@@ -187,7 +191,7 @@ TEST_F(CudnnSupport, WorkspaceIsWithinTheBudget) {
       p.capacity_k += nk;
     }
     for (const Group& group : make_groups(p, tiles)) {
-      const GraphKey key = with_strides(graph_key(p, group, 0));
+      const GraphKey key = packed_key(p, group, true, 0);
       const CudnnBytes bytes = cudnn_bytes(p, group);
       const auto support = check_support(key, properties_, bytes.engine);
       ASSERT_TRUE(support.ok()) << support.error().text();

@@ -1,0 +1,82 @@
+"""Names of arms and the commands that serve them."""
+
+import dataclasses
+import pathlib
+import sys
+
+PEERS = pathlib.Path(__file__).resolve().parent.parent / "peers"
+PEER_ARMS = (
+    "torch_sdpa_cudnn",
+    "torch_sdpa_flash",
+    "torch_cp",
+    "fa4",
+    "ffpa",
+    "frost",
+    "te:p2p",
+    "te:all_gather",
+    "te:a2a",
+)
+FORWARD_ONLY_ARMS = ("frost",)
+YARDSTICK = "cublas"  # a bf16 product of 8192 x 8192 matrices
+STRATEGIES = ("ring", "all_gather", "all_to_all", "hybrid")
+
+
+class UnknownArm(ValueError):
+    pass
+
+
+@dataclasses.dataclass(frozen=True)
+class Arm:
+    """`name` as it stands in rows. "NAME@1": NAME on one rank beside arms on several."""
+
+    name: str
+    command: tuple
+    ranks: int
+    processes: int
+
+
+def longspan_flags(name):
+    """Flags of `longspan bench` for an arm of longspan itself; None for other names."""
+    if name == "longspan":
+        return []
+    if name.startswith("longspan:"):
+        strategy, _, communicator = name.removeprefix("longspan:").partition(":")
+        if strategy not in STRATEGIES:
+            raise UnknownArm(f"{name}: '{strategy}' is none of {', '.join(STRATEGIES)}")
+        flags = ["--forward", strategy, "--backward", strategy]
+        return flags + (["--communicator", communicator] if communicator else [])
+    provider = name.split(":")[0]
+    if provider in ("hopper", "cudnn", "prepared") or provider.startswith(("cpu/", "cuda/")):
+        return ["--provider", f"require:{name}"]
+    return None
+
+
+def make_arm(name, problem, ranks, device, direction, longspan, graph):
+    """`direction` forward: no backward is run. UnknownArm where the name has no meaning."""
+    base, _, own_ranks = name.partition("@")
+    if own_ranks:
+        ranks = int(own_ranks)
+    common = ["--problem", problem, "--ranks", str(ranks)]
+    if graph:
+        common.append("--graph")
+    if base in PEER_ARMS or base == YARDSTICK:
+        forward_only = direction == "forward" or base in FORWARD_ONLY_ARMS
+        flags = ["--forward-only"] if forward_only else []
+        program = [sys.executable, str(PEERS / "serve.py"), "--arm", base]
+        return Arm(name, (*program, *common, *flags), ranks, ranks)
+    flags = longspan_flags(base)
+    if flags is None:
+        raise UnknownArm(f"{name}: no arm has this name; peers are {', '.join(PEER_ARMS)}")
+    if direction == "forward":
+        flags = [*flags, "--backward", "none"]
+        flags = drop_repeated(flags, "--backward")
+    program = [str(longspan), "bench", "--serve", "--device", device]
+    return Arm(name, (*program, *common, *flags), ranks, 1)
+
+
+def drop_repeated(flags, flag):
+    """Keeps the last value of a flag."""
+    while flags.count(flag) > 1:
+        at = flags.index(flag)
+        flags = flags[:at] + flags[at + 2:]
+    return flags

@@ -1,0 +1,15 @@
+// Libraries that are opened when they are first needed.
+#pragma once
+
+#include <string>
+
+#include "longspan/status.h"
+
+namespace longspan {
+
+/// Where cuDNN is: its file, or the directory that has libcudnn.so.9. This one or none is opened;
+/// without a path, the copy that the process has mapped, else the first on the loader's path.
+/// invalid_argument once cuDNN has been looked for, unsupported when built without it. Thread-safe.
+Status set_cudnn_path(const std::string& path);
+
+}  // namespace longspan

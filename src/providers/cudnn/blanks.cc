@@ -1,0 +1,65 @@
+#include "providers/cudnn/blanks.h"
+
+#include <algorithm>
+#include <cstdint>
+
+namespace longspan::cudnn {
+namespace {
+
+void sort(std::vector<Range>& ranges) {
+  std::ranges::sort(ranges, {}, [](const Range& r) { return r.first; });
+}
+
+std::vector<Range> rows_of_tiles(std::span<const PlacedTile> tiles, bool keys) {
+  std::vector<Range> rows;
+  for (const PlacedTile& t : tiles) {
+    const int64_t first = keys ? t.k_row : t.q_row;
+    const int64_t count = keys ? t.tile.k.size() : t.tile.q.size();
+    if (count > 0) rows.push_back({first, first + count});
+  }
+  sort(rows);
+  return rows;
+}
+
+std::vector<Range> rows_of_groups(std::span<const Group> groups, bool keys) {
+  std::vector<Range> rows;
+  for (const Group& group : groups) {
+    for (const Entry& e : group.entries) {
+      rows.push_back(keys ? Range{e.k_row, e.k_row + e.nk} : Range{e.q_row, e.q_row + e.nq});
+    }
+  }
+  sort(rows);
+  return rows;
+}
+
+/// What of `all` no range of `covered` has. Both ascend and are disjoint in themselves.
+std::vector<Range> rest(const std::vector<Range>& all, const std::vector<Range>& covered) {
+  std::vector<Range> result;
+  size_t next = 0;
+  for (const Range& rows : all) {
+    int64_t first = rows.first;
+    for (; next < covered.size() && covered[next].first < rows.last; ++next) {
+      if (covered[next].first > first) result.push_back({first, covered[next].first});
+      first = covered[next].last;
+    }
+    if (first < rows.last) result.push_back({first, rows.last});
+  }
+  return result;
+}
+
+}  // namespace
+
+Blanks blanks_of(const TileProblem& problem, std::span<const PlacedTile> tiles,
+                 std::span<const Group> groups) {
+  const bool added = std::ranges::any_of(groups, [](const Group& g) { return g.adds_dq; });
+  const auto blank = [&](bool keys, bool all) {
+    const std::vector<Range> rows = rows_of_tiles(tiles, keys);
+    return all ? rows : rest(rows, rows_of_groups(groups, keys));
+  };
+  Blanks result{.q = blank(false, added)};
+  if (problem.direction == Direction::kForward) return result;
+  result.k = blank(true, key_heads(problem) < problem.heads_kv);
+  return result;
+}
+
+}  // namespace longspan::cudnn
