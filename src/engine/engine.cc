@@ -271,8 +271,8 @@ Result<std::unique_ptr<Engine>> Engine::create(Options options,
     return invalid(fmt::format("deadline {} ms: must be positive", options.deadline.count()));
   }
   if (options.head_slices < 1 || options.head_slices > kMostHeadSlices) {
-    return invalid(fmt::format("head_slices {}: from 1 to {}", options.head_slices,
-                               kMostHeadSlices));
+    return invalid(
+        fmt::format("head_slices {}: from 1 to {}", options.head_slices, kMostHeadSlices));
   }
   for (const std::string* strategy : {&options.forward.strategy, &options.backward.strategy}) {
     if (*strategy == "auto") continue;
