@@ -35,8 +35,9 @@ enum class StepKind {
   kFill,            // writes 0, or -inf into lse and max_logit
 };
 
-/// Compute steps run in the order of the list. A transfer step starts once its `after` steps are
-/// done and is done at some time after that.
+/// Compute steps of one queue run in the order of the list; those of different queues at any time
+/// that their `after` steps allow. A transfer step starts once its `after` steps are done and is
+/// done at some time after that; its queue is the one that it is posted from.
 enum class Lane { kCompute, kTransfer };
 
 std::string_view name(StepKind kind);  // "attend", "attend_backward", ...
@@ -111,9 +112,12 @@ struct Part {
   std::vector<PlacedTile> tiles;
 };
 
+inline constexpr int kMostQueues = 2;
+
 struct Step {
   StepKind kind = StepKind::kFill;
   Lane lane = Lane::kCompute;
+  int queue = 0;
   std::vector<StepId> after;                         // earlier steps that must be done
   std::vector<Part> parts;                           // attend, attend_backward
   BufferId q = kNone, o = kNone, lse = kNone;        // attend; o also delta, sink; lse also sinks
@@ -141,6 +145,7 @@ struct Schedule {
   /// 2 (3 dim + 2 dim_v) per visible pair and query head).
   double flops() const;
   int64_t tile_count() const;
+  int queues() const;
 };
 
 /// In the place of backward's strategy: forward alone.

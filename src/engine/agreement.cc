@@ -35,7 +35,8 @@ void add(Hash& hash, const std::vector<Run>& runs) {
 }
 
 void add(Hash& hash, const Step& step) {
-  hash.words(step.kind, step.q, step.o, step.lse, step.max_logit, step.dout, step.delta, step.dq);
+  hash.words(step.kind, step.queue, step.q, step.o, step.lse, step.max_logit, step.dout, step.delta,
+             step.dq);
   for (const StepId id : step.after) hash.word(static_cast<uint64_t>(id));
   for (const Part& part : step.parts) {
     hash.words(part.after, part.k, part.v, part.dk, part.dv);

@@ -40,11 +40,13 @@ Builder::Builder(Direction direction, std::string_view strategy, int rank, int r
   schedule_.strategy = strategy;
   schedule_.rank = rank;
   schedule_.ranks = ranks;
+  for (auto& known : known_) known.fill(kNone);
 }
 
 BufferId Builder::add(Buffer buffer) {
   schedule_.buffers.push_back(std::move(buffer));
-  region_of_.push_back(kNone);
+  region_of_.push_back(region());
+  regions_.back().laid_out = false;
   return static_cast<BufferId>(schedule_.buffers.size() - 1);
 }
 
@@ -59,9 +61,9 @@ BufferId Builder::place(RegionId region, Buffer buffer) {
   buffer.offset = align_up(in.next, kMessageAlignment);
   in.next = buffer.offset + buffer.bytes();
   in.size = std::max(in.size, in.next);
-  const BufferId id = add(std::move(buffer));
-  region_of_.back() = region;
-  return id;
+  schedule_.buffers.push_back(std::move(buffer));
+  region_of_.push_back(region);
+  return static_cast<BufferId>(schedule_.buffers.size() - 1);
 }
 
 void Builder::rewind(RegionId region) { regions_[static_cast<size_t>(region)].next = 0; }
@@ -71,14 +73,18 @@ Message Builder::message(TransferKind kind, int peer, uint32_t tag, std::vector<
 }
 
 void Builder::add_edge(Step& step, StepId earlier, StepId* arrival) {
-  const bool to_transfer = schedule_.steps[static_cast<size_t>(earlier)].lane == Lane::kTransfer;
-  if (step.lane == Lane::kCompute) {
-    if (!to_transfer || waited_[static_cast<size_t>(earlier)]) return;
-    waited_[static_cast<size_t>(earlier)] = 1;
+  const Step& before = schedule_.steps[static_cast<size_t>(earlier)];
+  const auto queue = static_cast<size_t>(step.queue);
+  if (step.lane == Lane::kCompute && before.lane == Lane::kTransfer) {
+    if (std::exchange(waited_[static_cast<size_t>(earlier)][queue], true)) return;
     if (arrival != nullptr && *arrival == kNone) {
       *arrival = earlier;
       return;
     }
+  } else if (step.lane == Lane::kCompute) {
+    StepId& known = known_[queue][static_cast<size_t>(before.queue)];
+    if (before.queue == step.queue || earlier <= known) return;
+    known = earlier;
   }
   if (std::find(step.after.begin(), step.after.end(), earlier) == step.after.end()) {
     step.after.push_back(earlier);
@@ -98,9 +104,7 @@ void Builder::split(Region& region, int64_t at) {
 
 void Builder::access(Step& step, BufferId id, bool write, StepId* arrival) {
   if (id == kNone) return;
-  const RegionId of = region_of_[static_cast<size_t>(id)];
-  if (of == kNone) return;  // operands and saved buffers are touched by compute steps alone
-  Region& region = regions_[static_cast<size_t>(of)];
+  Region& region = regions_[static_cast<size_t>(region_of_[static_cast<size_t>(id)])];
   const int64_t begin = buffer(id).offset;
   const int64_t end = begin + buffer(id).bytes();
   if (begin == end) return;
@@ -133,13 +137,13 @@ void Builder::access(Step& step, BufferId id, bool write, StepId* arrival) {
 void Builder::push(Step step) {
   std::sort(step.after.begin(), step.after.end());
   schedule_.steps.push_back(std::move(step));
-  waited_.push_back(0);
+  waited_.push_back({});
 }
 
 void Builder::copy(StepKind kind, std::vector<Copy> copies) {
   compact(copies);
   if (copies.empty()) return;
-  Step step{.kind = kind};
+  Step step{.kind = kind, .queue = queue_};
   BufferId src = kNone;  // runs of copies share their buffers
   BufferId dst = kNone;
   for (const Copy& c : copies) {
@@ -153,7 +157,7 @@ void Builder::copy(StepKind kind, std::vector<Copy> copies) {
 void Builder::delta(BufferId o, BufferId dout, BufferId delta, std::vector<Copy> rows) {
   compact(rows);
   if (rows.empty()) return;
-  Step step{.kind = StepKind::kDelta, .o = o, .dout = dout, .delta = delta};
+  Step step{.kind = StepKind::kDelta, .queue = queue_, .o = o, .dout = dout, .delta = delta};
   access(step, o, false);
   access(step, dout, false);
   access(step, delta, true);
@@ -165,7 +169,7 @@ void Builder::fill(std::vector<Fill> fills) {
   std::erase_if(fills,
                 [this](const Fill& f) { return f.rows == 0 || buffer(f.buffer).heads == 0; });
   if (fills.empty()) return;
-  Step step{.kind = StepKind::kFill};
+  Step step{.kind = StepKind::kFill, .queue = queue_};
   for (const Fill& f : fills) access(step, f.buffer, true);
   step.fills = std::move(fills);
   push(std::move(step));
@@ -173,7 +177,7 @@ void Builder::fill(std::vector<Fill> fills) {
 
 void Builder::sink(BufferId o, BufferId lse, std::vector<Fill> rows) {
   if (rows.empty()) return;
-  Step step{.kind = StepKind::kSink, .o = o, .lse = lse};
+  Step step{.kind = StepKind::kSink, .queue = queue_, .o = o, .lse = lse};
   access(step, o, true);
   access(step, lse, true);
   step.fills = std::move(rows);
@@ -182,7 +186,7 @@ void Builder::sink(BufferId o, BufferId lse, std::vector<Fill> rows) {
 
 void Builder::sink_gradient(BufferId lse, BufferId delta, std::vector<Fill> rows) {
   if (rows.empty()) return;
-  Step step{.kind = StepKind::kSinkGradient, .lse = lse, .delta = delta};
+  Step step{.kind = StepKind::kSinkGradient, .queue = queue_, .lse = lse, .delta = delta};
   access(step, lse, false);
   access(step, delta, false);
   step.fills = std::move(rows);
@@ -192,7 +196,7 @@ void Builder::sink_gradient(BufferId lse, BufferId delta, std::vector<Fill> rows
 void Builder::transfer(StepKind kind, std::vector<Message> messages) {
   std::erase_if(messages, [](const Message& m) { return m.buffers.empty(); });
   if (messages.empty()) return;
-  Step step{.kind = kind, .lane = Lane::kTransfer};
+  Step step{.kind = kind, .lane = Lane::kTransfer, .queue = queue_};
   for (const Message& m : messages) {
     for (const BufferId id : m.buffers) access(step, id, m.kind == TransferKind::kRecv);
   }
@@ -204,6 +208,7 @@ void Builder::attend(Step step) {
   std::erase_if(step.parts, [](const Part& p) { return p.tiles.empty(); });
   if (step.parts.empty()) return;
   const bool forward = step.kind == StepKind::kAttend;
+  step.queue = queue_;
   access(step, step.q, false);
   access(step, step.o, forward);
   access(step, step.lse, forward);
@@ -224,12 +229,12 @@ Schedule Builder::finish(TileProblem tiles) && {
   std::vector<int64_t> begin(regions_.size());
   int64_t end = 0;
   for (size_t i = 0; i < regions_.size(); ++i) {
+    if (!regions_[i].laid_out) continue;
     begin[i] = end;
     end = align_up(end + regions_[i].size, static_cast<int64_t>(kWorkspaceAlignment));
   }
   for (size_t i = 0; i < schedule_.buffers.size(); ++i) {
-    const RegionId region = region_of_[i];
-    if (region != kNone) schedule_.buffers[i].offset += begin[static_cast<size_t>(region)];
+    schedule_.buffers[i].offset += begin[static_cast<size_t>(region_of_[i])];
   }
   for (Step& step : schedule_.steps) {
     for (Message& message : step.messages) {

@@ -1,6 +1,7 @@
 // Emits a schedule step by step: places buffers, and orders steps by what they read and write.
 #pragma once
 
+#include <array>
 #include <map>
 #include <string>
 #include <string_view>
@@ -14,8 +15,9 @@ namespace longspan {
 using RegionId = int32_t;
 
 /// `after` edges come from data: a step waits for every earlier transfer that touches the same
-/// bytes (unless both only read), and a transfer waits for such compute steps too. Strategies
-/// therefore list steps in the order in which one thread would run them and never name an edge.
+/// bytes (unless both only read), and for such compute steps of other queues; a transfer waits for
+/// such compute steps too. Strategies therefore list steps in the order in which one thread would
+/// run them and never name an edge.
 class Builder {
  public:
   Builder(Direction direction, std::string_view strategy, int rank, int ranks);
@@ -28,6 +30,9 @@ class Builder {
   BufferId place(RegionId region, Buffer buffer);
   /// The next place() starts at the region's front again: its buffers so far are done with.
   void rewind(RegionId region);
+
+  /// The queue of the steps from here on.
+  void on_queue(int queue) { queue_ = queue; }
 
   const Buffer& buffer(BufferId id) const { return schedule_.buffers[static_cast<size_t>(id)]; }
 
@@ -54,6 +59,7 @@ class Builder {
     std::vector<StepId> readers;
   };
   struct Region {
+    bool laid_out = true;  // in the workspace; else the bytes of one buffer elsewhere
     int64_t size = 0;
     int64_t next = 0;
     std::map<int64_t, Segment> segments;  // by first byte; bytes never touched are in none
@@ -67,8 +73,12 @@ class Builder {
 
   Schedule schedule_;
   std::vector<Region> regions_;
-  std::vector<RegionId> region_of_;  // of each buffer, kNone outside the workspace
-  std::vector<char> waited_;         // per step: a compute step waited for this transfer
+  std::vector<RegionId> region_of_;  // of each buffer
+  /// Per step and queue: a compute step of the queue waited for this transfer.
+  std::vector<std::array<bool, kMostQueues>> waited_;
+  /// Up to which step of the second queue the first has waited.
+  std::array<std::array<StepId, kMostQueues>, kMostQueues> known_;
+  int queue_ = 0;
 };
 
 }  // namespace longspan

@@ -1,6 +1,7 @@
 // The proofs behind check(), one file each. Internal to this folder.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -68,8 +69,8 @@ class RunFinder {
   std::vector<size_t> hints_;
 };
 
-/// What is known to be done when a step starts. The contract alone counts: compute steps follow
-/// each other, a transfer is done when something waited for it, and nothing else is ordered.
+/// What is known to be done when a step starts. The contract alone counts: compute steps of a queue
+/// follow each other, a transfer is done when something waited for it, and nothing else is ordered.
 class Order {
  public:
   explicit Order(const Schedule& schedule);
@@ -79,15 +80,18 @@ class Order {
   bool before(StepId earlier, StepId later, size_t parts = 0) const;
 
  private:
+  using Reached = std::array<StepId, kMostQueues>;
+
+  void follow(size_t index, StepId earlier);
   bool holds(size_t set, StepId transfer) const;
   void unite(size_t set, size_t other);
   void add(size_t set, StepId transfer);
 
   const Schedule& schedule_;
   size_t words_ = 0;
-  std::vector<int32_t> ordinal_;      // of each transfer step
-  std::vector<StepId> last_compute_;  // done before the step starts
-  std::vector<uint64_t> bits_;        // sets of transfers: per step, at its start and at its end
+  std::vector<int32_t> ordinal_;       // of each transfer step
+  std::vector<Reached> last_compute_;  // of each queue, done before the step starts
+  std::vector<uint64_t> bits_;         // sets of transfers: per step, at its start and at its end
 };
 
 /// One side of a message: its peer, and buffers that lie as one piece. Part of check_steps.

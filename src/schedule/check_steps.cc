@@ -64,6 +64,7 @@ class StepCheck {
                                step_.kind == StepKind::kDelta ||
                                step_.kind == StepKind::kSinkGradient;
     if (backward_kind && !backward) return fail("backward work in forward");
+    if (step_.queue < 0 || step_.queue >= kMostQueues) return fail("is on an unknown queue");
     if (step_.parts.empty() == is_attend(step_.kind)) return fail("parts belong to attend steps");
     if (step_.copies.empty() == is_copy_kind(step_.kind))
       return fail("copies belong to copy steps");

@@ -61,6 +61,12 @@ std::string after(const Step& step) {
   return list(std::move(steps));
 }
 
+/// "compute", "compute/1": on another queue than the first.
+std::string lane_text(const Step& step) {
+  std::string text(name(step.lane));
+  return step.queue == 0 ? text : text + fmt::format("/{}", step.queue);
+}
+
 std::string header(const Schedule& schedule) {
   int64_t operand_bytes = 0;
   for (const Buffer& buffer : schedule.buffers) {
@@ -108,7 +114,7 @@ std::string print(const Schedule& schedule) {
     const int64_t bytes = carries ? bytes_carried(step) : bytes_touched(schedule, step);
     text +=
         fmt::format("{:>5}  {:<15}  {:<8}  {:<20}  {:>7}  {:>12}  {:>11}  {}\n", i, name(step.kind),
-                    name(step.lane), peers(step), tiles > 0 ? fmt::format("{}", tiles) : "-",
+                    lane_text(step), peers(step), tiles > 0 ? fmt::format("{}", tiles) : "-",
                     tiles > 0 ? flops_text(flops(schedule, step)) : "-",
                     bytes > 0 ? bytes_text(bytes) : "-", after(step));
   }

@@ -68,6 +68,12 @@ double Schedule::flops() const {
   return sum;
 }
 
+int Schedule::queues() const {
+  int most = 0;
+  for (const Step& step : steps) most = std::max(most, step.queue);
+  return most + 1;
+}
+
 int64_t Schedule::tile_count() const {
   int64_t count = 0;
   for (const Step& step : steps) {

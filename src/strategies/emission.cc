@@ -67,6 +67,7 @@ Emission::Emission(const Setting& s, Direction d, int r, std::string_view strate
 
 void Emission::select(int index) {
   slice = index;
+  builder.on_queue(index % kMostQueues);
   share = share_of(member);
 }
 

@@ -22,8 +22,9 @@ BufferId head_layout(Emission& emission, Quantity quantity, DType dtype, bool sa
 BufferId exact_o(Emission& emission);
 BufferId accumulator_buffer(Emission& emission, Quantity quantity);
 
-/// Runs all slices so that one is exchanged while another is computed. `arrive` makes `buffers` of
-/// the selected slice and sends what it needs; `leave` computes with them and sends the results.
+/// Runs all slices, on queues in turn, so that one is exchanged while another is computed. `arrive`
+/// makes `buffers` of the selected slice and sends what it needs; `leave` computes with them and
+/// sends the results.
 template <class Arrive, class Leave>
 void in_slices(Emission& e, AttendBuffers& buffers, Arrive&& arrive, Leave&& leave) {
   std::vector<AttendBuffers> of_slice;
@@ -42,7 +43,11 @@ void in_slices(Emission& e, AttendBuffers& buffers, Arrive&& arrive, Leave&& lea
     take(e, std::move(in[at]));
     out.push_back(leave());
   }
-  for (Arrival& results : out) take(e, std::move(results));
+  for (int i = 0; i < e.slices; ++i) {
+    e.select(i);
+    take(e, std::move(out[static_cast<size_t>(i)]));
+  }
+  e.select(0);
 }
 
 /// The schedule of backward; returns the most key rows of any part.
