@@ -77,6 +77,8 @@ class Communicator {
   /// Whether transfers move device memory in stream order: then start_on and wait_on are used
   /// instead of start and wait, and data lies on the device.
   virtual bool on_device() const { return false; }
+  /// Whether no other rank computes on this rank's device.
+  virtual bool has_own_device() const { return true; }
   /// As start. Sent data is ready, and received memory free, once `stream` gets here.
   virtual Result<Request> start_on(std::span<const Transfer> transfers, Stream stream);
   /// As wait, but returns once `stream` goes on only after the transfers; the host may wait for a

@@ -138,7 +138,8 @@ struct Schedule {
   std::vector<Buffer> buffers;
   std::vector<Step> steps;
   int64_t workspace_bytes = 0;
-  int64_t scratch_bytes = 0;  // of the provider, on top: known once the engine has prepared a plan
+  int64_t scratch_bytes = 0;  // of the provider, on top, for each queue: known once the engine has
+                              // prepared a plan
 
   int64_t bytes_sent() const;
   /// Counted FLOPs of this rank's tiles (CONVENTIONS: forward 2 (dim + dim_v), backward

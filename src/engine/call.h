@@ -17,7 +17,8 @@ struct Prepared {
   std::shared_ptr<const Plan> plan;                   // null when this rank has no tiles
   std::vector<std::shared_ptr<const Staged>> staged;  // per part of the attend steps, in order
   std::shared_ptr<const RowProgram> rows;             // null where a direction is not prepared
-  size_t workspace_bytes = 0;                         // schedule, then plan
+  std::vector<bool> awaited;                          // awaited_elsewhere(schedule)
+  size_t workspace_bytes = 0;                         // schedule, then plan, once a queue
   uint64_t common_hash = 0;  // of rank 0's schedule and the provider: equal on every rank
 };
 

@@ -27,6 +27,10 @@ Error invalid(std::string message) {
   return {ErrorCode::kInvalidArgument, std::move(message), "engine"};
 }
 
+size_t aligned(size_t bytes) {
+  return (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
+}
+
 /// A problem as it was asked for, and what became of it.
 struct Known {
   Problem asked;
@@ -35,11 +39,13 @@ struct Known {
 
 class EngineImpl final : public Engine {
  public:
-  EngineImpl(Options options, std::shared_ptr<Communicator> communicator, Device device)
+  EngineImpl(Options options, std::shared_ptr<Communicator> communicator, Device device,
+             std::unique_ptr<Queues> queues)
       : options_(std::move(options)),
         communicator_(std::move(communicator)),
         device_(std::move(device)),
-        executor_(*communicator_) {}
+        queues_(std::move(queues)),
+        executor_(*communicator_, *queues_) {}
 
   Result<std::shared_ptr<const Call>> prepare(const Problem& problem) override;
   Status forward(const Call& call, const ForwardOperands& x, const Saved& saved,
@@ -68,6 +74,7 @@ class EngineImpl final : public Engine {
   Options options_;
   std::shared_ptr<Communicator> communicator_;
   Device device_;
+  std::unique_ptr<Queues> queues_;
   Executor executor_;
   std::list<Known> calls_;  // most recent first
   Counters counters_;
@@ -101,14 +108,16 @@ Result<Prepared> EngineImpl::prepare_direction(const Setting& setting, Direction
   if (prepared.schedule.tile_count() > 0) {
     LONGSPAN_TRY(prepared.plan,
                  options_.plans->plan(*selection.provider, prepared.schedule.tiles, device_));
-    prepared.schedule.scratch_bytes = static_cast<int64_t>(prepared.plan->workspace_bytes());
-    prepared.workspace_bytes += prepared.plan->workspace_bytes();
+    const size_t scratch = aligned(prepared.plan->workspace_bytes());
+    prepared.schedule.scratch_bytes = static_cast<int64_t>(scratch);
+    prepared.workspace_bytes += static_cast<size_t>(prepared.schedule.queues()) * scratch;
   }
   for (const Step& step : prepared.schedule.steps) {
     for (const Part& part : step.parts) {
       LONGSPAN_TRY(prepared.staged.emplace_back(), prepared.plan->stage(part.tiles));
     }
   }
+  prepared.awaited = awaited_elsewhere(prepared.schedule);
   LONGSPAN_TRY(prepared.rows, make_row_program(prepared.schedule, device_));
   return prepared;
 }
@@ -190,6 +199,7 @@ Status EngineImpl::run(const Call& call, Direction direction, const OperandViews
                                        .sides = sides,
                                        .rows = *prepared.rows,
                                        .staged = prepared.staged,
+                                       .awaited = prepared.awaited,
                                        .stream = stream,
                                        .deadline = options_.deadline});
   if (!status.ok()) {
@@ -283,8 +293,9 @@ Result<std::unique_ptr<Engine>> Engine::create(Options options,
     LONGSPAN_TRY([[maybe_unused]] const PartitionKind kind, parse_partition(options.partition));
   }
   if (!options.plans) options.plans = make_plan_cache();
-  return std::unique_ptr<Engine>(
-      new EngineImpl(std::move(options), std::move(communicator), std::move(device)));
+  LONGSPAN_TRY(std::unique_ptr<Queues> queues, make_queues(device, communicator->has_own_device()));
+  return std::unique_ptr<Engine>(new EngineImpl(std::move(options), std::move(communicator),
+                                                std::move(device), std::move(queues)));
 }
 
 }  // namespace longspan

@@ -38,20 +38,36 @@ Status Executor::run(const Execution& x) {
   LONGSPAN_CHECK_OK(x.rows.clear(x.sides.dsink, x.stream));
   LONGSPAN_CHECK_OK(x.rows.clear(x.sides.dbias, x.stream));
   requests_.assign(x.schedule.steps.size(), Request{});
+  LONGSPAN_CHECK_OK(queues_.begin(x.stream, x.schedule.queues()));
   const auto count = static_cast<StepId>(x.schedule.steps.size());
   for (StepId id = 0; id < count; ++id) {
-    LONGSPAN_CHECK_OK(run_step(x, x.schedule.steps[static_cast<size_t>(id)], id));
+    const Step& step = x.schedule.steps[static_cast<size_t>(id)];
+    LONGSPAN_CHECK_OK(run_step(x, step, id));
+    if (step.lane == Lane::kCompute) LONGSPAN_CHECK_OK(mark(x, id, step.queue));
   }
-  for (StepId id = 0; id < count; ++id) LONGSPAN_CHECK_OK(wait_for(x, id));
-  return {};
+  for (StepId id = 0; id < count; ++id) {
+    if (requests_[static_cast<size_t>(id)].id >= 0) LONGSPAN_CHECK_OK(wait_for(x, id, 0));
+  }
+  return queues_.end();
 }
 
-Status Executor::wait_for(const Execution& x, StepId id) {
+Status Executor::mark(const Execution& x, StepId id, int queue) {
+  const bool awaited = !x.awaited.empty() && x.awaited[static_cast<size_t>(id)];
+  return awaited ? queues_.mark(id, queue) : Status();
+}
+
+Status Executor::wait_for(const Execution& x, StepId id, int queue) {
+  const Step& earlier = x.schedule.steps[static_cast<size_t>(id)];
   Request& request = requests_[static_cast<size_t>(id)];
-  if (request.id < 0) return {};
+  if (request.id < 0) {
+    const bool elsewhere = !x.awaited.empty() && x.awaited[static_cast<size_t>(id)];
+    const bool in_order = earlier.lane == Lane::kCompute && earlier.queue == queue;
+    return elsewhere && !in_order ? queues_.hold(queue, id) : Status();
+  }
   const Request waiting = std::exchange(request, Request{});
-  if (communicator_.on_device()) return communicator_.wait_on(waiting, x.stream, x.deadline);
-  return communicator_.wait(waiting, x.deadline);
+  if (!communicator_.on_device()) return communicator_.wait(waiting, x.deadline);
+  LONGSPAN_CHECK_OK(communicator_.wait_on(waiting, queues_.stream(queue), x.deadline));
+  return mark(x, id, queue);
 }
 
 Status Executor::post(const Execution& x, const Step& step, StepId id) {
@@ -65,7 +81,7 @@ Status Executor::post(const Execution& x, const Step& step, StepId id) {
   }
   Request& request = requests_[static_cast<size_t>(id)];
   if (communicator_.on_device()) {
-    LONGSPAN_TRY(request, communicator_.start_on(transfers_, x.stream));
+    LONGSPAN_TRY(request, communicator_.start_on(transfers_, queues_.stream(step.queue)));
   } else {
     LONGSPAN_TRY(request, communicator_.start(transfers_));
   }
@@ -73,13 +89,16 @@ Status Executor::post(const Execution& x, const Step& step, StepId id) {
 }
 
 Status Executor::attend(const Execution& x, const Step& step) {
-  const auto scratch_begin = static_cast<size_t>(x.schedule.workspace_bytes);
-  const Workspace scratch{at_offset(x.workspace, x.schedule.workspace_bytes),
-                          x.workspace.bytes - scratch_begin};
+  // Each queue has scratch of its own behind the schedule's bytes.
+  const int64_t scratch_bytes = x.schedule.scratch_bytes;
+  const Workspace scratch{
+      at_offset(x.workspace, x.schedule.workspace_bytes + step.queue * scratch_bytes),
+      static_cast<size_t>(scratch_bytes)};
+  const Stream stream = queues_.stream(step.queue);
   ScoreTerms terms = x.sides.terms;
   terms.head_begin = x.schedule.buffers[static_cast<size_t>(step.q)].head_begin;
   for (const Part& part : step.parts) {
-    if (part.after != kNone) LONGSPAN_CHECK_OK(wait_for(x, part.after));
+    if (part.after != kNone) LONGSPAN_CHECK_OK(wait_for(x, part.after, step.queue));
     ++attend_launches_;
     const Staged* const staged = x.staged[part_++].get();
     if (step.kind == StepKind::kAttend) {
@@ -92,7 +111,7 @@ Status Executor::attend(const Execution& x, const Step& step) {
                                          .scale = x.scale,
                                          .terms = terms,
                                          .max_logit = view_or_none(step.max_logit),
-                                         .stream = x.stream,
+                                         .stream = stream,
                                          .staged = staged},
                                         scratch));
       continue;
@@ -111,7 +130,7 @@ Status Executor::attend(const Execution& x, const Step& step) {
                                         .scale = x.scale,
                                         .terms = terms,
                                         .dbias = x.sides.dbias,
-                                        .stream = x.stream,
+                                        .stream = stream,
                                         .staged = staged},
                                        scratch));
   }
@@ -119,12 +138,12 @@ Status Executor::attend(const Execution& x, const Step& step) {
 }
 
 Status Executor::run_step(const Execution& x, const Step& step, StepId id) {
-  for (const StepId earlier : step.after) LONGSPAN_CHECK_OK(wait_for(x, earlier));
+  for (const StepId earlier : step.after) LONGSPAN_CHECK_OK(wait_for(x, earlier, step.queue));
   if (step.lane == Lane::kTransfer) return post(x, step, id);
   if (step.kind == StepKind::kAttend || step.kind == StepKind::kAttendBackward) {
     return attend(x, step);
   }
-  return x.rows.run(x.schedule, id, views_, x.sides, x.stream);
+  return x.rows.run(x.schedule, id, views_, x.sides, queues_.stream(step.queue));
 }
 
 }  // namespace longspan

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/queues.h"
 #include "engine/row_program.h"
 #include "longspan/communicator.h"
 #include "longspan/provider.h"
@@ -40,6 +41,7 @@ struct Execution {
   const Sides& sides;
   const RowProgram& rows;
   std::span<const std::shared_ptr<const Staged>> staged;  // per part of the attend steps, in order
+  const std::vector<bool>& awaited;                       // awaited_elsewhere(schedule)
   Stream stream;
   std::chrono::milliseconds deadline;
 };
@@ -47,7 +49,8 @@ struct Execution {
 /// One rank's executor; keeps its lists between runs so that a repeated run allocates nothing.
 class Executor {
  public:
-  explicit Executor(Communicator& communicator) : communicator_(communicator) {}
+  Executor(Communicator& communicator, Queues& queues)
+      : communicator_(communicator), queues_(queues) {}
 
   /// Returns when all steps are done, or at the first failure.
   Status run(const Execution& execution);
@@ -57,13 +60,16 @@ class Executor {
  private:
   Status run_step(const Execution& execution, const Step& step, StepId id);
   Status post(const Execution& execution, const Step& step, StepId id);
-  Status wait_for(const Execution& execution, StepId id);
+  /// The queue goes on when the earlier step is done.
+  Status wait_for(const Execution& execution, StepId id, int queue);
+  Status mark(const Execution& execution, StepId id, int queue);
   Status attend(const Execution& execution, const Step& step);
   void bind_buffers(const Execution& execution);
   const TensorView& view(BufferId id) const { return views_[static_cast<size_t>(id)]; }
   TensorView view_or_none(BufferId id) const { return id == kNone ? TensorView() : view(id); }
 
   Communicator& communicator_;
+  Queues& queues_;
   std::vector<TensorView> views_;    // per buffer
   std::vector<Request> requests_;    // per step; id -1 when not in flight
   std::vector<Transfer> transfers_;  // of the step being posted

@@ -83,7 +83,8 @@ double part_seconds(const Schedule& schedule, const Part& part, const Rates& rat
 Cost cost_without_time(const Schedule& schedule) {
   Cost cost;
   cost.bytes_sent = schedule.bytes_sent();
-  cost.peak_bytes = schedule.workspace_bytes + schedule.scratch_bytes + saved_bytes(schedule);
+  cost.peak_bytes =
+      schedule.workspace_bytes + schedule.queues() * schedule.scratch_bytes + saved_bytes(schedule);
   cost.flops = schedule.flops();
   cost.spans.resize(schedule.steps.size());
   for (size_t i = 0; i < cost.spans.size(); ++i) cost.spans[i].step = static_cast<StepId>(i);

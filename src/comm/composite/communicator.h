@@ -28,6 +28,7 @@ class CompositeCommunicator final : public Communicator {
   Result<Request> start(std::span<const Transfer> transfers) override;
   Status wait(Request request, std::chrono::milliseconds deadline) override;
   bool on_device() const override { return outer_->on_device(); }
+  bool has_own_device() const override { return inner_->has_own_device(); }
   Result<Request> start_on(std::span<const Transfer> transfers, Stream stream) override;
   Status wait_on(Request request, Stream stream, std::chrono::milliseconds deadline) override;
   Status health() const override;

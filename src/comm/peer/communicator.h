@@ -38,6 +38,8 @@ class PeerCommunicator final : public Communicator {
   Status register_buffer(void*, size_t) override { return {}; }
   void deregister_buffer(void*) override {}
 
+  bool has_own_device() const override { return !meeting_.shares_device; }
+
   Result<Request> start(std::span<const Transfer> transfers) override {
     return host_->start(transfers);
   }
