@@ -5,19 +5,24 @@ cd "$(dirname "$0")/.."
 
 usage() {
   cat <<'TEXT'
-usage: scripts/gpu_test.sh [--no-build] [--sanitize TOOL]... [--out DIR]
+usage: scripts/gpu_test.sh [--no-build] [--sanitize TOOL]... [--only REGEX] [--jobs N] [--out DIR]
 
 Builds the tests of tests/gpu (preset gpu) and runs them on the GPUs of this machine, then checks
-runs of the command line on one GPU with every strategy and several ranks against float64.
+runs of the command line with every strategy and several ranks against float64. cuDNN and NCCL are
+those of python3's wheels where it has them, else the loader's.
 
   --no-build        use build/gpu as it is (carried here from another machine)
   --sanitize TOOL   also run the tests under compute-sanitizer: memcheck, racecheck or synccheck
+  --only REGEX      only what has a name that matches (names are those of the logs)
+  --jobs N          so many at a time (default 6)
   --out DIR         keep logs and reports there (default build/gpu/report)
 TEXT
 }
 
 build=1
 tools=()
+only=.
+jobs=6
 out=build/gpu/report
 while [ $# -gt 0 ]; do
   case "$1" in
@@ -30,6 +35,11 @@ while [ $# -gt 0 ]; do
           exit 2 ;;
       esac
       shift 2 ;;
+    --only) only=${2:?--only takes a regular expression}; shift 2 ;;
+    --jobs)
+      [[ "${2:-}" =~ ^[1-9][0-9]*$ ]] ||
+        { echo "gpu_test.sh: --jobs takes a positive number, not '${2:-}'" >&2; exit 2; }
+      jobs=$2; shift 2 ;;
     --out) out=${2:?--out takes a folder}; shift 2 ;;
     -h | --help) usage; exit 0 ;;
     *) echo "gpu_test.sh: unknown argument '$1'; see scripts/gpu_test.sh --help" >&2; exit 2 ;;
@@ -50,74 +60,104 @@ if [ "$build" -eq 1 ]; then
 fi
 mkdir -p "$out"
 
+# The wheels' libraries: a machine may have older ones beside them.
+for wheel in cudnn nccl; do
+  folder=$(python3 -c "import nvidia.$wheel as w; print(list(w.__path__)[0])" 2> /dev/null || true)
+  [ -z "$folder" ] || LD_LIBRARY_PATH=$folder/lib:${LD_LIBRARY_PATH:-}
+done
+export LD_LIBRARY_PATH
 # Ranks that share a GPU need a hardware queue for each of their streams.
 export CUDA_DEVICE_MAX_CONNECTIONS=32
-failed=()
+export NCCL_NVLS_ENABLE=0  # what the nccl communicator asks of its process
+names=()
 
+# Runs a command beside the others; its log and exit code are kept under its name.
 run() {  # name, command...
   local name=$1
   shift
-  local began=$SECONDS
-  if timeout 540 "$@" > "$out/$name.log" 2>&1; then
-    echo "ok      $name ($((SECONDS - began)) s)"
-  else
-    echo "FAILED  $name ($((SECONDS - began)) s)"
-    tail -n 40 "$out/$name.log"
-    failed+=("$name")
-  fi
+  [[ $name =~ $only ]] || return 0
+  names+=("$name")
+  while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n || true; done
+  (
+    rc=0
+    began=$SECONDS
+    timeout 540 "$@" > "$out/$name.log" 2>&1 || rc=$?
+    ! grep -q 'SKIPPED' "$out/$name.log" || rc=skipped
+    echo "$rc" > "$out/$name.rc"
+    echo "$([ "$rc" = 0 ] && echo ok || echo "FAILED ($rc)") $name, $((SECONDS - began)) s"
+  ) &
+}
+
+# A program of tests in parts, and under the sanitizers.
+run_tests() {  # program
+  local name shards=4
+  name=$(basename "$1")
+  for ((shard = 0; shard < shards; ++shard)); do
+    run "$name.$shard" env GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard "$1" --gtest_brief=1
+    for tool in "${tools[@]}"; do
+      run "$name.$shard.$tool" env GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard \
+        compute-sanitizer --tool "$tool" --error-exitcode 9 "$1" --gtest_brief=1
+    done
+  done
 }
 
 shopt -s nullglob
-programs=(build/gpu/tests/gpu/*_test build/gpu/tests/gpu/peer/*_test)
-[ ${#programs[@]} -gt 0 ] || { echo "gpu_test.sh: build/gpu has no GPU tests" >&2; exit 1; }
-export NCCL_NVLS_ENABLE=0  # what the nccl communicator asks of its process
+one_gpu=(build/gpu/tests/gpu/*_test build/gpu/tests/gpu/{cudnn,peer}/*_test)
 two_gpus=(build/gpu/tests/gpu/nccl/*_test)
+[ ${#one_gpu[@]} -gt 0 ] || { echo "gpu_test.sh: build/gpu has no GPU tests" >&2; exit 1; }
+for program in "${one_gpu[@]}"; do run_tests "$program"; done
 if [ "$gpus" -gt 1 ]; then
-  for program in "${two_gpus[@]}"; do
-    run "$(basename "$program")" "$program" --gtest_brief=1
-  done
+  for program in "${two_gpus[@]}"; do run_tests "$program"; done
 else
   echo "not run: ${#two_gpus[@]} programs of nccl, which need two GPUs"
 fi
-for program in "${programs[@]}"; do
-  name=$(basename "$program")
-  run "$name" "$program" --gtest_brief=1
-  for tool in "${tools[@]}"; do
-    run "$name.$tool" compute-sanitizer --tool "$tool" --error-exitcode 9 "$program" \
-      --gtest_brief=1
-  done
-done
 
-longspan=build/gpu/longspan
-problem="dtype=f32 heads=6/2 dim=64 dim_v=48 lengths=300,0,77 mask=causal"
+longspan() {  # name, arguments of longspan run...
+  run "run.$1" build/gpu/longspan run "${@:2}"
+}
+f32="dtype=f32 heads=6/2 dim=64 dim_v=48 lengths=300,0,77 mask=causal"
+bf16="dtype=bf16 heads=16/8 dim=128 lengths=1500,700 mask=causal deterministic=true"
 for ranks in 1 2 3 4 8; do
   for strategy in ring all_gather all_to_all hybrid; do
-    run "run.$strategy.$ranks" "$longspan" run --device cuda:0 --ranks "$ranks" \
-      --forward "$strategy" --backward "$strategy" --repeat 3 --problem "$problem"
-  done
-  run "run.head_parallel.$ranks" "$longspan" run --device cuda:0 --ranks "$ranks" \
-    --forward ring --backward head_parallel --problem "$problem"
-done
-run "run.terms" "$longspan" run --device cuda:0 --ranks 3 --problem "dtype=f32 heads=4/2 dim=32 \
-lengths=200,120 mask=causal window=60,0 softcap=20 alibi=default bias=1,h sink=learnable \
-dropout=0.2 max_logit=true prefix=3,2"
-run "run.pages" "$longspan" run --device cuda:0 --ranks 2 --backward none --problem "dtype=bf16 \
-heads=8/2 dim=64 lengths=500,90 mask=causal page=16"
-if [ "$gpus" -gt 1 ]; then
-  run "run.two_gpus" "$longspan" run --device cuda --ranks 2 --repeat 3 --problem "$problem"
-  for communicator in nccl composite; do
-    for strategy in ring all_gather all_to_all hybrid; do
-      run "run.$communicator.$strategy" "$longspan" run --device cuda --ranks 2 --nodes 2 \
-        --communicator "$communicator" --forward "$strategy" --backward "$strategy" --repeat 3 \
-        --problem "$problem"
+    for problem in f32 bf16; do
+      longspan "$problem.$strategy.$ranks" --device cuda:0 --ranks "$ranks" \
+        --forward "$strategy" --backward "$strategy" --repeat 3 --problem "${!problem}"
     done
-    run "run.$communicator.head_parallel" "$longspan" run --device cuda --ranks 2 --nodes 2 \
-      --communicator "$communicator" --backward head_parallel --repeat 3 --problem "$problem"
+  done
+  longspan "head_parallel.$ranks" --device cuda:0 --ranks "$ranks" --forward ring \
+    --backward head_parallel --repeat 3 --problem "$bf16"
+done
+longspan terms --device cuda:0 --ranks 3 --problem "dtype=f32 heads=4/2 dim=32 lengths=200,120 \
+mask=causal window=60,0 softcap=20 alibi=default bias=1,h sink=learnable dropout=0.2 \
+max_logit=true prefix=3,2"
+longspan pages --device cuda:0 --ranks 2 --backward none --problem "dtype=bf16 heads=8/2 dim=64 \
+lengths=500,90 mask=causal page=16"
+if [ "$gpus" -gt 1 ]; then
+  for communicator in peer nccl composite; do
+    for strategy in ring all_gather all_to_all hybrid; do
+      for slices in 1 2; do
+        longspan "$communicator.$strategy.$slices" --device cuda --ranks 2 --nodes 2 \
+          --communicator "$communicator" --forward "$strategy" --backward "$strategy" \
+          --head-slices "$slices" --repeat 3 --problem "$bf16"
+      done
+    done
+    longspan "$communicator.head_parallel" --device cuda --ranks 2 --nodes 2 \
+      --communicator "$communicator" --backward head_parallel --head-slices 4 --repeat 3 \
+      --problem "$bf16"
   done
 fi
+wait
 
+failed=()
+for name in "${names[@]}"; do
+  [ "$(cat "$out/$name.rc" 2> /dev/null)" = 0 ] || failed+=("$name")
+done
+for name in "${failed[@]}"; do
+  echo "== $name"
+  tail -n 25 "$out/$name.log"
+done
 if [ ${#failed[@]} -gt 0 ]; then
-  echo "FAILED: ${failed[*]}"
+  echo "FAILED ${#failed[@]} of ${#names[@]}: ${failed[*]}"
   exit 1
 fi
-echo "PASS: all of the GPU lane"
+echo "PASS: all ${#names[@]} of the GPU lane"

@@ -55,6 +55,20 @@ TEST_P(AllToAll, EqualsOneRank) {
   }
 }
 
+TEST(Bits, SlicesOfHeadsChangeNone) {
+  for (const char* backward : {"all_to_all", "head_parallel"}) {
+    Case c{.problem = ragged("bf16"),
+           .ranks = 2,
+           .forward = backward == std::string_view("all_to_all") ? backward : "all_gather",
+           .backward = backward};
+    const tool::GroupResults one = must_run(c);
+    for (const int slices : {2, 4}) {  // 4: too many for the heads of a rank
+      c.head_slices = slices;
+      EXPECT_EQ(different_results(must_run(c), one), "") << text(c);
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, AllToAll,
                          testing::Combine(testing::ValuesIn(kDTypes),
                                           testing::Values("cpu/tiled", "cpu/reference")));

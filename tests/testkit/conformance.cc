@@ -68,10 +68,10 @@ T required(Result<T> result) {
 
 std::string text(const Case& c) {
   return fmt::format(
-      "--problem '{}' --ranks {} --nodes {} --forward {} --backward {} --partition {} --provider "
-      "require:{} --seed {}{}{}",
-      c.problem, c.ranks, c.nodes, c.forward, c.backward, c.partition, c.provider, c.seed,
-      c.modification.empty() ? "" : ", modification ", c.modification);
+      "--problem '{}' --ranks {} --nodes {} --forward {} --backward {} --partition {} "
+      "--head-slices {} --provider require:{} --seed {}{}{}",
+      c.problem, c.ranks, c.nodes, c.forward, c.backward, c.partition, c.head_slices, c.provider,
+      c.seed, c.modification.empty() ? "" : ", modification ", c.modification);
 }
 
 const Device& shared_device() {
@@ -85,6 +85,7 @@ Options options_of(const Case& c) {
   options.forward = {c.forward, routing};
   options.backward = {c.backward, routing};
   options.partition = c.partition;
+  options.head_slices = c.head_slices;
   return options;
 }
 
