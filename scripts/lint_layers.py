@@ -55,6 +55,7 @@ THIRD_PARTY = {
     "nccl.h": ["src/comm/nccl"],
     "cuda_": ["src/cuda", "src/providers/cuda", "src/providers/cudnn", "tests/gpu",
               "tools/longspan"],
+    "nvtx3/": ["src/cuda"],
     "cudnn_frontend": ["src/providers/cudnn", "tests/gpu/cudnn"],
     "CLI/": ["tools/longspan"],
     "gtest/": ["tests"],

@@ -1,5 +1,6 @@
 #include <utility>
 
+#include "cuda/ranges.h"
 #include "cuda/runtime.h"
 #include "engine/queues.h"
 
@@ -40,6 +41,9 @@ class CudaQueues final : public Queues {
     const cuda::DeviceScope scope(ordinal_);
     return marks_[static_cast<size_t>(step)].hold(stream(queue));
   }
+
+  void push_range(std::string_view name) override { cuda::push_range(name.data()); }
+  void pop_range() override { cuda::pop_range(); }
 
   Status end() override {
     if (!forked_) return {};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "longspan/device.h"
@@ -25,6 +26,9 @@ class Queues {
   virtual Status mark(StepId, int) { return {}; }
   /// The queue goes on when the marked step is done.
   virtual Status hold(int, StepId) { return {}; }
+  /// What a profiler shows the host to be doing until pop_range(). `name` ends in a 0.
+  virtual void push_range(std::string_view /*name*/) {}
+  virtual void pop_range() {}
   /// `first` goes on when all queues are through.
   virtual Status end() { return {}; }
 
