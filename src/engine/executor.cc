@@ -10,12 +10,12 @@ std::byte* at_offset(const Workspace& workspace, int64_t offset) {
   return static_cast<std::byte*>(workspace.data) + offset;
 }
 
-class Range {
+class ShownStep {
  public:
-  Range(Queues& queues, std::string_view name) : queues_(queues) { queues_.push_range(name); }
-  ~Range() { queues_.pop_range(); }
-  Range(const Range&) = delete;
-  Range& operator=(const Range&) = delete;
+  ShownStep(Queues& queues, std::string_view name) : queues_(queues) { queues_.push_range(name); }
+  ~ShownStep() { queues_.pop_range(); }
+  ShownStep(const ShownStep&) = delete;
+  ShownStep& operator=(const ShownStep&) = delete;
 
  private:
   Queues& queues_;
@@ -53,7 +53,7 @@ Status Executor::run(const Execution& x) {
   const auto count = static_cast<StepId>(x.schedule.steps.size());
   for (StepId id = 0; id < count; ++id) {
     const Step& step = x.schedule.steps[static_cast<size_t>(id)];
-    const Range range(queues_, name(step.kind));
+    const ShownStep shown(queues_, name(step.kind));
     LONGSPAN_CHECK_OK(run_step(x, step, id));
     if (step.lane == Lane::kCompute) LONGSPAN_CHECK_OK(mark(x, id, step.queue));
   }
