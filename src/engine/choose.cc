@@ -24,6 +24,19 @@ std::vector<int> sample_ranks(int ranks) {
   return sample;
 }
 
+bool promises(const Options& options, Promise promise) {
+  return std::find(options.promises.begin(), options.promises.end(), promise) !=
+         options.promises.end();
+}
+
+/// What no schedule of capacities can be right for.
+std::optional<Decline> refused_device_lengths(const Problem& problem) {
+  if (!problem.device_lengths || problem.align == Align::kTopLeft) return std::nullopt;
+  return Decline{DeclineCode::kDeviceLengths,
+                 "align=bottom_right with device_lengths: the diagonal starts at lengths that only "
+                 "the device knows; use align=top_left, or promise uniform_lengths"};
+}
+
 /// Strategies that may run a direction; the others' declines go to the selection.
 Result<std::vector<const Strategy*>> candidates(const std::string& wanted, const Setting& setting,
                                                 Direction direction, Selection& selection) {
@@ -34,8 +47,10 @@ Result<std::vector<const Strategy*>> candidates(const std::string& wanted, const
   } else {
     result.assign(strategies().begin(), strategies().end());
   }
+  const std::optional<Decline> no_capacity = refused_device_lengths(setting.problem);
   std::erase_if(result, [&](const Strategy* strategy) {
-    const Verdict verdict = strategy->consider(setting, direction);
+    const Verdict verdict =
+        no_capacity ? Verdict(*no_capacity) : strategy->consider(setting, direction);
     const Decline* decline = declined(verdict);
     if (decline == nullptr) return false;
     selection.declines.push_back(
@@ -192,7 +207,9 @@ Result<Choice> choose(const Problem& problem, const Topology& topology, const De
   }
   LONGSPAN_TRY(setting.partition,
                Partition::make(setting.problem, explanation.partition, topology.ranks()));
-  setting.whole = device.is_cuda();
+  const bool uniform = promises(options, Promise::kUniformLengths);
+  setting.problem.device_lengths = setting.problem.device_lengths && !uniform;
+  setting.whole = device.is_cuda() && !setting.problem.device_lengths;
   setting.head_slices = options.head_slices;
   LONGSPAN_CHECK_OK(choose_strategies(setting, options, explanation));
   if (!explanation.forward.strategy) return choice;

@@ -11,6 +11,9 @@
 #include "engine/call.h"
 #include "engine/choose.h"
 #include "engine/executor.h"
+#include "engine/operands.h"
+#include "engine/options.h"
+#include "guard/guard.h"
 #include "plan/cache.h"
 
 namespace longspan {
@@ -27,6 +30,16 @@ Error invalid(std::string message) {
   return {ErrorCode::kInvalidArgument, std::move(message), "engine"};
 }
 
+/// What one execution works on.
+struct Task {
+  OperandViews views;
+  Sides sides;
+  const Saved& saved;
+  Workspace workspace;
+  double scale;
+  Stream stream;
+};
+
 /// A problem as it was asked for, and what became of it.
 struct Known {
   Problem asked;
@@ -35,10 +48,12 @@ struct Known {
 
 class EngineImpl final : public Engine {
  public:
-  EngineImpl(Options options, std::shared_ptr<Communicator> communicator, Device device)
+  EngineImpl(Options options, std::shared_ptr<Communicator> communicator, Device device,
+             std::shared_ptr<guard::Report> report)
       : options_(std::move(options)),
         communicator_(std::move(communicator)),
         device_(std::move(device)),
+        report_(std::move(report)),
         executor_(*communicator_) {}
 
   Result<std::shared_ptr<const Call>> prepare(const Problem& problem) override;
@@ -46,6 +61,8 @@ class EngineImpl final : public Engine {
                  Workspace workspace, Stream&) override;
   Status backward(const Call& call, const BackwardOperands& x, const Saved& saved,
                   Workspace workspace, Stream&) override;
+
+  Status synchronize(Stream& stream) override;
 
   Counters counters() const override {
     Counters result = counters_;
@@ -62,12 +79,22 @@ class EngineImpl final : public Engine {
   Status agree(std::span<const Fact> facts, const Status& mine);
   /// No further call can match the others'.
   void give_up(const Error& reason);
-  Status run(const Call& call, Direction direction, const OperandViews& views, const Sides& sides,
-             const Saved& saved, Workspace workspace, double scale, Stream stream);
+  Status check_group(const PreparedCall& call) const;
+  /// One execution: checks, then guarded_run().
+  template <class Operands>
+  Status play(const Call& call, Direction direction, const Operands& x, const Saved& saved,
+              Workspace workspace, Stream stream);
+  template <class Operands>
+  Status guarded_run(const PreparedCall& call, Direction direction, const Operands& x,
+                     const Saved& saved, Workspace workspace, Stream stream);
+  Status run(const Prepared& prepared, const Task& task);
+  /// What a guard found, once.
+  Status reported();
 
   Options options_;
   std::shared_ptr<Communicator> communicator_;
   Device device_;
+  std::shared_ptr<guard::Report> report_;
   Executor executor_;
   std::list<Known> calls_;  // most recent first
   Counters counters_;
@@ -126,10 +153,17 @@ Result<std::shared_ptr<const PreparedCall>> EngineImpl::build(const Problem& pro
     LONGSPAN_TRY(directions[1], prepare_direction(choice.setting, Direction::kBackward,
                                                   choice.explanation.backward));
   }
-  LONGSPAN_TRY(Slopes slopes, make_default_slopes(choice.setting.problem, device_));
-  return std::make_shared<const PreparedCall>(
-      std::move(choice.setting), std::move(choice.explanation), std::move(directions),
-      communicator_->rank(), !device_.is_cuda(), std::move(slopes));
+  CallParts parts{.problem = problem,
+                  .setting = std::move(choice.setting),
+                  .explanation = std::move(choice.explanation),
+                  .directions = std::move(directions),
+                  .rank = communicator_->rank(),
+                  .on_host = !device_.is_cuda(),
+                  .default_slopes = {},
+                  .guard = {}};
+  LONGSPAN_TRY(parts.default_slopes, make_default_slopes(problem, device_));
+  LONGSPAN_CHECK_OK(add_guard(parts, options_, device_, report_));
+  return std::make_shared<const PreparedCall>(std::move(parts));
 }
 
 void EngineImpl::give_up(const Error& reason) {
@@ -168,88 +202,84 @@ Result<std::shared_ptr<const Call>> EngineImpl::prepare(const Problem& problem) 
   return std::shared_ptr<const Call>(*built);
 }
 
-Status EngineImpl::run(const Call& call, Direction direction, const OperandViews& views,
-                       const Sides& sides, const Saved& saved, Workspace workspace, double scale,
-                       Stream stream) {
-  const auto& prepared_call = static_cast<const PreparedCall&>(call);
-  if (prepared_call.rank() != communicator_->rank()) {
+Status EngineImpl::check_group(const PreparedCall& call) const {
+  if (call.rank() != communicator_->rank()) {
     return invalid(fmt::format("the call was prepared by rank {}; this engine is rank {}",
-                               prepared_call.rank(), communicator_->rank()));
+                               call.rank(), communicator_->rank()));
   }
-  if (call.partition().ranks() != communicator_->size()) {
-    return invalid(fmt::format("the call was prepared for {} ranks; this engine has {}",
-                               call.partition().ranks(), communicator_->size()));
-  }
-  const Prepared& prepared = prepared_call.prepared(direction);
-  const Status status = executor_.run({.schedule = prepared.schedule,
-                                       .plan = prepared.plan.get(),
-                                       .operands = views,
-                                       .saved = saved,
-                                       .workspace = workspace,
-                                       .scale = scale,
-                                       .sides = sides,
-                                       .rows = *prepared.rows,
-                                       .staged = prepared.staged,
-                                       .stream = stream,
-                                       .deadline = options_.deadline});
-  if (!status.ok()) {
-    give_up(status.error());
-    return status;
-  }
-  const int64_t sent = prepared.schedule.bytes_sent();
-  (direction == Direction::kForward ? counters_.bytes_sent_forward
-                                    : counters_.bytes_sent_backward) = sent;
+  if (call.partition().ranks() == communicator_->size()) return {};
+  return invalid(fmt::format("the call was prepared for {} ranks; this engine has {}",
+                             call.partition().ranks(), communicator_->size()));
+}
+
+Status EngineImpl::run(const Prepared& prepared, const Task& task) {
+  LONGSPAN_CHECK_OK(executor_.run({.schedule = prepared.schedule,
+                                   .plan = prepared.plan.get(),
+                                   .operands = task.views,
+                                   .saved = task.saved,
+                                   .workspace = task.workspace,
+                                   .scale = task.scale,
+                                   .sides = task.sides,
+                                   .rows = *prepared.rows,
+                                   .staged = prepared.staged,
+                                   .stream = task.stream,
+                                   .deadline = options_.deadline}));
+  (prepared.schedule.direction == Direction::kForward ? counters_.bytes_sent_forward
+                                                      : counters_.bytes_sent_backward) =
+      prepared.schedule.bytes_sent();
   return {};
 }
 
-/// The tensors that both directions have.
 template <class Operands>
-OperandViews common_views(const Operands& x) {
-  OperandViews views;
-  at(views, Quantity::kQ) = x.q;
-  at(views, Quantity::kK) = x.k;
-  at(views, Quantity::kV) = x.v;
-  at(views, Quantity::kO) = x.o;
-  at(views, Quantity::kLse) = x.lse;
-  return views;
+Status EngineImpl::play(const Call& call, Direction direction, const Operands& x,
+                        const Saved& saved, Workspace workspace, Stream stream) {
+  LONGSPAN_CHECK_OK(broken_);
+  LONGSPAN_CHECK_OK(check_binding(call, x, saved, workspace));
+  const auto& prepared = static_cast<const PreparedCall&>(call);
+  LONGSPAN_CHECK_OK(check_group(prepared));
+  const Status status = guarded_run(prepared, direction, x, saved, workspace, stream);
+  if (status.ok()) return reported();
+  give_up(status.error());
+  return status;
 }
 
-/// Side operands with the problem's values where the caller gives none.
-Sides resolved(const PreparedCall& call, const SideOperands& side) {
-  const Problem& problem = call.problem();
-  Sides sides;
-  sides.sink = side.sink;
-  sides.terms.softcap = side.softcap.value_or(problem.softcap);
-  sides.terms.slopes = side.slopes.data != nullptr ? side.slopes : call.default_slopes();
-  sides.terms.bias = side.bias;
-  sides.terms.modification = problem.modification.functions.get();
-  sides.terms.dropout = side.dropout.value_or(problem.dropout_values());
-  return sides;
+template <class Operands>
+Status EngineImpl::guarded_run(const PreparedCall& call, Direction direction, const Operands& x,
+                               const Saved& saved, Workspace workspace, Stream stream) {
+  const Task task{.views = views_of(x),
+                  .sides = sides_of(call, x),
+                  .saved = saved,
+                  .workspace = workspace,
+                  .scale = x.scale,
+                  .stream = stream};
+  const guard::Guard* const guard = call.guard();
+  if (guard == nullptr) return run(call.prepared(direction), task);
+  void* const scratch = call.guard_scratch(direction, workspace);
+  LONGSPAN_CHECK_OK(guard->check(guard::arrays_of(x.side.lengths), scratch, stream));
+  LONGSPAN_CHECK_OK(run(call.prepared(direction), task));
+  return guard->poison(outputs_of(x), scratch, stream);
 }
 
 Status EngineImpl::forward(const Call& call, const ForwardOperands& x, const Saved& saved,
                            Workspace workspace, Stream& stream) {
-  LONGSPAN_CHECK_OK(broken_);
-  LONGSPAN_CHECK_OK(check_binding(call, x, saved, workspace));
-  OperandViews views = common_views(x);
-  at(views, Quantity::kMaxLogit) = x.max_logit;
-  const Sides sides = resolved(static_cast<const PreparedCall&>(call), x.side);
-  return run(call, Direction::kForward, views, sides, saved, workspace, x.scale, stream);
+  return play(call, Direction::kForward, x, saved, workspace, stream);
 }
 
 Status EngineImpl::backward(const Call& call, const BackwardOperands& x, const Saved& saved,
                             Workspace workspace, Stream& stream) {
+  return play(call, Direction::kBackward, x, saved, workspace, stream);
+}
+
+Status EngineImpl::reported() {
+  const std::optional<guard::Violation> violation = report_->take();
+  return violation ? Status(guard::error_of(*violation)) : Status();
+}
+
+Status EngineImpl::synchronize(Stream& stream) {
   LONGSPAN_CHECK_OK(broken_);
-  LONGSPAN_CHECK_OK(check_binding(call, x, saved, workspace));
-  OperandViews views = common_views(x);
-  at(views, Quantity::kDout) = x.dout;
-  at(views, Quantity::kDq) = x.dq;
-  at(views, Quantity::kDk) = x.dk;
-  at(views, Quantity::kDv) = x.dv;
-  Sides sides = resolved(static_cast<const PreparedCall&>(call), x.side);
-  sides.dsink = x.dsink;
-  sides.dbias = x.dbias;
-  return run(call, Direction::kBackward, views, sides, saved, workspace, x.scale, stream);
+  LONGSPAN_CHECK_OK(longspan::synchronize(device_, stream));
+  LONGSPAN_CHECK_OK(communicator_->health());
+  return reported();
 }
 
 }  // namespace
@@ -257,34 +287,11 @@ Status EngineImpl::backward(const Call& call, const BackwardOperands& x, const S
 Result<std::unique_ptr<Engine>> Engine::create(Options options,
                                                std::shared_ptr<Communicator> communicator,
                                                Device device) {
-  if (!communicator) return invalid("communicator is null; make one (communicator.h)");
-  if (!device.is_cuda() && !device.workers) {
-    return invalid("device has no worker threads; use cpu_device()");
-  }
-  if (communicator->size() > 1 && communicator->on_device() != device.is_cuda()) {
-    return invalid(fmt::format("communicator {} moves {} memory and the device is {}; use {}",
-                               communicator->name(), communicator->on_device() ? "device" : "host",
-                               device.name,
-                               device.is_cuda() ? "peer or nccl" : "threads, mpi or callback"));
-  }
-  if (options.deadline.count() <= 0) {
-    return invalid(fmt::format("deadline {} ms: must be positive", options.deadline.count()));
-  }
-  if (options.head_slices < 1 || options.head_slices > kMostHeadSlices) {
-    return invalid(fmt::format("head_slices {}: from 1 to {}", options.head_slices,
-                               kMostHeadSlices));
-  }
-  for (const std::string* strategy : {&options.forward.strategy, &options.backward.strategy}) {
-    if (*strategy == "auto") continue;
-    if (strategy == &options.backward.strategy && *strategy == kNoStrategy) continue;
-    LONGSPAN_TRY([[maybe_unused]] const Strategy* const found, find_strategy(*strategy));
-  }
-  if (options.partition != "auto") {
-    LONGSPAN_TRY([[maybe_unused]] const PartitionKind kind, parse_partition(options.partition));
-  }
+  LONGSPAN_CHECK_OK(check_options(options, communicator.get(), device));
   if (!options.plans) options.plans = make_plan_cache();
-  return std::unique_ptr<Engine>(
-      new EngineImpl(std::move(options), std::move(communicator), std::move(device)));
+  LONGSPAN_TRY(std::shared_ptr<guard::Report> report, guard::make_report(device));
+  return std::unique_ptr<Engine>(new EngineImpl(std::move(options), std::move(communicator),
+                                                std::move(device), std::move(report)));
 }
 
 }  // namespace longspan

@@ -93,7 +93,8 @@ Status Executor::attend(const Execution& x, const Step& step) {
                                          .terms = terms,
                                          .max_logit = view_or_none(step.max_logit),
                                          .stream = x.stream,
-                                         .staged = staged},
+                                         .staged = staged,
+                                         .lengths = x.sides.lengths},
                                         scratch));
       continue;
     }
@@ -112,7 +113,8 @@ Status Executor::attend(const Execution& x, const Step& step) {
                                         .terms = terms,
                                         .dbias = x.sides.dbias,
                                         .stream = x.stream,
-                                        .staged = staged},
+                                        .staged = staged,
+                                        .lengths = x.sides.lengths},
                                        scratch));
   }
   return {};

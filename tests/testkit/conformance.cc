@@ -94,6 +94,15 @@ tool::Inputs inputs_of(const Case& c) {
   return required(tool::make_inputs(source));
 }
 
+tool::Inputs inputs_of(const Case& c, std::vector<int32_t> q, std::vector<int32_t> k) {
+  tool::Inputs inputs = inputs_of(c);
+  inputs.lengths_q = std::move(q);
+  inputs.lengths_k = std::move(k);
+  inputs.problem =
+      required(with_lengths(inputs.declared(), {.q = inputs.lengths_q, .k = inputs.lengths_k}));
+  return inputs;
+}
+
 Result<tool::GroupResults> run_case(const Case& c, const tool::Inputs& inputs, const Device& device,
                                     int repeat) {
   return tool::run_threads({.inputs = &inputs,
@@ -132,8 +141,8 @@ std::vector<tool::NamedMeasure> expect_right(const tool::Inputs& inputs,
 
 void expect_declined(const Case& c) {
   const tool::Inputs inputs = inputs_of(c);
-  const auto explained =
-      explain(inputs.problem, Topology::blocks(c.ranks, c.nodes), shared_device(), options_of(c));
+  const auto explained = explain(inputs.declared(), Topology::blocks(c.ranks, c.nodes),
+                                 shared_device(), options_of(c));
   ASSERT_TRUE(explained.ok()) << explained.error().text();
   EXPECT_FALSE(explained->ok());
   std::vector<NamedDecline> declines = explained->forward.declines;

@@ -1,0 +1,93 @@
+// Lengths that come with each call, on a device: results are those of the problem of these lengths,
+// with NaN behind them, for every provider that offers to trim tiles and every strategy.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "testkit/conformance.h"
+#include "testkit/pairs.h"
+
+namespace longspan::testing {
+namespace {
+
+using testkit::Case;
+using testkit::StrategyPair;
+
+struct Shape {
+  std::string provider;
+  std::string problem;
+};
+
+const std::vector<Shape>& shapes() {
+  static const std::vector<Shape> all = {
+      {"cuda/reference", "dtype=f32 heads=4/2 dim=40 lengths=90,7,33 mask=causal"},
+      {"cuda/reference",
+       "dtype=bf16 heads=2/1 dim=16 lengths=50,61 kv_lengths=80,20 mask=none window=9,4 "
+       "sink=learnable softcap=3 dropout=0.2 alibi=default bias=b,h max_logit=true"},
+      {"cudnn", "dtype=bf16 heads=8/2 dim=64 lengths=300,17,130 mask=causal"},
+      {"cudnn", "dtype=f16 heads=4/4 dim=128 lengths=200,200 mask=none"},
+      {"cudnn", "dtype=bf16 heads=4/2 dim=192 dim_v=128 lengths=260,90 mask=causal sink=learnable"},
+      {"cudnn",
+       "dtype=bf16 heads=4/2 dim=64 lengths=257,300 kv_lengths=190,64 mask=none "
+       "window=70,11"},
+      {"cudnn",
+       "dtype=bf16 heads=4/2 dim=64 lengths=64,40,300,1,64,129 mask=causal prefix="
+       "10,0,7,1,0,200"},
+  };
+  return all;
+}
+
+class DeviceLengths : public ::testing::TestWithParam<StrategyPair> {};
+
+void expect_right(const Case& c, const tool::Inputs& inputs) {
+  SCOPED_TRACE(testkit::text(c));
+  const auto device = cuda_device(0);
+  ASSERT_TRUE(device.ok()) << device.error().text();
+  const auto results =
+      tool::run_threads({.inputs = &inputs,
+                         .options = testkit::options_of(c),
+                         .topology = Topology::blocks(c.ranks, c.nodes),
+                         .communicator = "peer",
+                         .device = *device,
+                         .devices = std::vector<Device>(static_cast<size_t>(c.ranks), *device)});
+  ASSERT_TRUE(results.ok()) << results.error().text();
+  const tool::Reference reference = testkit::reference_of(inputs);
+  const tool::Bars bars =
+      tool::bars(inputs.problem.dtype, tool::largest_finite(reference.lse.view), true);
+  std::vector<tool::Check> checks =
+      tool::check_measures(tool::measure_all(inputs, *results, reference), bars);
+  checks.push_back(tool::check_padding(inputs.problem, *results));
+  checks.push_back(tool::check_max_logit(*results));
+  for (const tool::Check& check : checks) {
+    EXPECT_TRUE(check.pass()) << check.name << ": " << check.value << " > " << check.bar << " ("
+                              << check.detail << ")";
+  }
+}
+
+TEST_P(DeviceLengths, ResultsAreThoseOfTheLengths) {
+  const std::vector<std::string> partitions = {"contiguous", "zigzag", "striped"};
+  size_t draw = 0;
+  for (const Shape& shape : shapes()) {
+    for (const int ranks : {1, 2, 4}) {
+      for (uint64_t seed = 0; seed < 2; ++seed, ++draw) {
+        const Case c{.problem = shape.problem + " device_lengths=true",
+                     .ranks = ranks,
+                     .nodes = GetParam().forward == "hybrid" && ranks > 1 ? 2 : 1,
+                     .forward = GetParam().forward,
+                     .backward = GetParam().backward,
+                     .partition = partitions[draw % 3],
+                     .provider = shape.provider,
+                     .seed = seed};
+        expect_right(c, testkit::inputs_of(c));
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Strategies, DeviceLengths, ::testing::ValuesIn(testkit::diagonal_pairs()));
+
+}  // namespace
+}  // namespace longspan::testing
