@@ -29,14 +29,6 @@ bool promises(const Options& options, Promise promise) {
          options.promises.end();
 }
 
-/// What no schedule of capacities can be right for.
-std::optional<Decline> refused_device_lengths(const Problem& problem) {
-  if (!problem.device_lengths || problem.align == Align::kTopLeft) return std::nullopt;
-  return Decline{DeclineCode::kDeviceLengths,
-                 "align=bottom_right with device_lengths: the diagonal starts at lengths that only "
-                 "the device knows; use align=top_left, or promise uniform_lengths"};
-}
-
 /// Strategies that may run a direction; the others' declines go to the selection.
 Result<std::vector<const Strategy*>> candidates(const std::string& wanted, const Setting& setting,
                                                 Direction direction, Selection& selection) {
@@ -47,10 +39,8 @@ Result<std::vector<const Strategy*>> candidates(const std::string& wanted, const
   } else {
     result.assign(strategies().begin(), strategies().end());
   }
-  const std::optional<Decline> no_capacity = refused_device_lengths(setting.problem);
   std::erase_if(result, [&](const Strategy* strategy) {
-    const Verdict verdict =
-        no_capacity ? Verdict(*no_capacity) : strategy->consider(setting, direction);
+    const Verdict verdict = strategy->consider(setting, direction);
     const Decline* decline = declined(verdict);
     if (decline == nullptr) return false;
     selection.declines.push_back(

@@ -3,10 +3,14 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "gpu/graph.h"
+#include "gpu/peer/device_flight.h"
 #include "testkit/conformance.h"
 #include "testkit/pairs.h"
 
@@ -40,31 +44,40 @@ const std::vector<Shape>& shapes() {
   return all;
 }
 
+template <class T>
+T must(Result<T> result) {
+  EXPECT_TRUE(result.ok()) << result.error().text();
+  return std::move(result).value();
+}
+
 class DeviceLengths : public ::testing::TestWithParam<StrategyPair> {};
 
-void expect_right(const Case& c, const tool::Inputs& inputs) {
+void expect_right(const tool::Inputs& inputs, const tool::GroupResults& results) {
+  const tool::Reference reference = testkit::reference_of(inputs);
+  const tool::Bars bars =
+      tool::bars(inputs.problem.dtype, tool::largest_finite(reference.lse.view), true);
+  std::vector<tool::Check> checks =
+      tool::check_measures(tool::measure_all(inputs, results, reference), bars);
+  checks.push_back(tool::check_padding(inputs.problem, results));
+  checks.push_back(tool::check_max_logit(results));
+  for (const tool::Check& check : checks) {
+    EXPECT_TRUE(check.pass()) << check.name << ": " << check.value << " > " << check.bar << " ("
+                              << check.detail << ")";
+  }
+}
+
+void expect_right_run(const Case& c, const tool::Inputs& inputs) {
   SCOPED_TRACE(testkit::text(c));
-  const auto device = cuda_device(0);
-  ASSERT_TRUE(device.ok()) << device.error().text();
+  const Device device = must(cuda_device(0));
   const auto results =
       tool::run_threads({.inputs = &inputs,
                          .options = testkit::options_of(c),
                          .topology = Topology::blocks(c.ranks, c.nodes),
                          .communicator = "peer",
-                         .device = *device,
-                         .devices = std::vector<Device>(static_cast<size_t>(c.ranks), *device)});
+                         .device = device,
+                         .devices = std::vector<Device>(static_cast<size_t>(c.ranks), device)});
   ASSERT_TRUE(results.ok()) << results.error().text();
-  const tool::Reference reference = testkit::reference_of(inputs);
-  const tool::Bars bars =
-      tool::bars(inputs.problem.dtype, tool::largest_finite(reference.lse.view), true);
-  std::vector<tool::Check> checks =
-      tool::check_measures(tool::measure_all(inputs, *results, reference), bars);
-  checks.push_back(tool::check_padding(inputs.problem, *results));
-  checks.push_back(tool::check_max_logit(*results));
-  for (const tool::Check& check : checks) {
-    EXPECT_TRUE(check.pass()) << check.name << ": " << check.value << " > " << check.bar << " ("
-                              << check.detail << ")";
-  }
+  expect_right(inputs, *results);
 }
 
 TEST_P(DeviceLengths, ResultsAreThoseOfTheLengths) {
@@ -81,9 +94,52 @@ TEST_P(DeviceLengths, ResultsAreThoseOfTheLengths) {
                      .partition = partitions[draw % 3],
                      .provider = shape.provider,
                      .seed = seed};
-        expect_right(c, testkit::inputs_of(c));
+        expect_right_run(c, testkit::inputs_of(c));
       }
     }
+  }
+}
+
+/// One rank's flight as whole results.
+void expect_right_flight(const tool::Inputs& inputs, std::shared_ptr<const Call> call,
+                         DeviceFlight& flight) {
+  tool::ResultTensors& tensors = *must(flight.download());
+  tool::RankResults rank;
+  rank.call = std::move(call);
+  static_cast<tool::ResultTensors&>(rank) = std::move(tensors);
+  tool::GroupResults whole = tool::make_group_results(inputs.problem);
+  tool::gather(rank, rank.call->partition(), 0, whole);
+  tensors = std::move(static_cast<tool::ResultTensors&>(rank));
+  expect_right(inputs, whole);
+}
+
+TEST(DeviceLengthsOfCudnn, ReplaysAreRightForTheLengthsOfTheirTime) {
+  const Case c{.problem =
+                   "dtype=bf16 heads=8/2 dim=64 lengths=300,130,200 mask=causal "
+                   "device_lengths=true",
+               .provider = "cudnn"};
+  const Device device = must(cuda_device(0));
+  const cuda::DeviceScope scope(0);
+  const auto communicator =
+      must(make_peer_communicators(Topology::blocks(1, 1), std::vector{device}))[0];
+  const auto engine = must(Engine::create(testkit::options_of(c), communicator, device));
+  const tool::Inputs empty = testkit::inputs_of(c, {0, 0, 0}, {0, 0, 0});
+  const auto call = must(engine->prepare(empty.declared()));
+  const auto flight = must(DeviceFlight::make(empty, call, communicator, device));
+  const cuda::OwnedStream stream = must(cuda::OwnedStream::make());
+  ASSERT_TRUE(flight->load(empty).ok());
+  ASSERT_TRUE(flight->queue(*engine, stream.get()).ok());
+  const Graph graph(stream.get(), [&] { return flight->queue(*engine, stream.get()); });
+  using Lengths = std::vector<int32_t>;
+  for (const Lengths& lengths : {Lengths{300, 130, 200}, {0, 130, 1}, {17, 0, 200}, {0, 0, 0}}) {
+    const tool::Inputs inputs = testkit::inputs_of(c, lengths, lengths);
+    SCOPED_TRACE(inputs.problem.text());
+    ASSERT_TRUE(flight->load(inputs).ok());
+    graph.replay();
+    Stream waited = stream.get();
+    const Status status = engine->synchronize(waited);
+    ASSERT_TRUE(status.ok()) << status.error().text();
+    expect_right_flight(inputs, call, *flight);
   }
 }
 

@@ -81,7 +81,7 @@ class Child {
                            kFull, kFull);
     LONGSPAN_TRY(auto communicators,
                  make_peer_communicators(Topology::blocks(1, 1), std::vector{device}));
-    Options options;
+    Options options = testkit::options_of({.provider = "cuda/reference"});
     options.guards = GuardPolicy::kTrap;
     if (breach_.uniform) options.promises = {Promise::kUniformLengths};
     LONGSPAN_TRY(engine_, Engine::create(options, communicators[0], device));

@@ -40,7 +40,7 @@ struct Bench {
       : inputs(testkit::inputs_of({.problem = kProblem}, kFull, kFull)) {
     const std::shared_ptr<Communicator> communicator =
         must(make_peer_communicators(Topology::blocks(1, 1), std::vector{device}))[0];
-    Options options;
+    Options options = testkit::options_of({.provider = "cuda/reference"});  // bits repeat
     options.promises = std::move(promises);
     engine = must(Engine::create(options, communicator, device));
     flight = must(

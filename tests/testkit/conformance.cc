@@ -64,6 +64,12 @@ T required(Result<T> result) {
   throw std::runtime_error(result.error().text());
 }
 
+tool::Source source_of(const Case& c) {
+  tool::Source source = required(tool::resolve_source(c.problem, "", c.seed));
+  source.problem.modification = modification_named(c.modification);
+  return source;
+}
+
 }  // namespace
 
 std::string text(const Case& c) {
@@ -88,14 +94,12 @@ Options options_of(const Case& c) {
   return options;
 }
 
-tool::Inputs inputs_of(const Case& c) {
-  tool::Source source = required(tool::resolve_source(c.problem, "", c.seed));
-  source.problem.modification = modification_named(c.modification);
-  return required(tool::make_inputs(source));
-}
+tool::Inputs inputs_of(const Case& c) { return required(tool::make_inputs(source_of(c))); }
 
 tool::Inputs inputs_of(const Case& c, std::vector<int32_t> q, std::vector<int32_t> k) {
-  tool::Inputs inputs = inputs_of(c);
+  tool::Source source = source_of(c);
+  source.uniform_lengths = true;  // every token has values
+  tool::Inputs inputs = required(tool::make_inputs(source));
   inputs.lengths_q = std::move(q);
   inputs.lengths_k = std::move(k);
   inputs.problem =

@@ -153,6 +153,15 @@ void draw_lengths(Inputs& inputs) {
                   inputs.seed, fmt::join(inputs.lengths_q, ","), fmt::join(inputs.lengths_k, ",")));
 }
 
+/// What of drawn tensors no token has in these lengths.
+void clear_absent(Inputs& inputs) {
+  for (const auto& [name, tensor] :
+       {std::pair{"q", &inputs.q}, {"k", &inputs.k}, {"v", &inputs.v}, {"dout", &inputs.dout}}) {
+    if (tensor->view.data == nullptr) continue;
+    clear_padding(*tensor, token_rows(inputs.problem, tensor_spec(inputs.problem, name).side));
+  }
+}
+
 /// From here on the problem is that of the actual lengths.
 Status set_lengths(const Source& source, Inputs& inputs) {
   if (!inputs.problem.device_lengths) return {};
@@ -165,6 +174,7 @@ Status set_lengths(const Source& source, Inputs& inputs) {
   }
   LONGSPAN_TRY(inputs.problem,
                with_lengths(inputs.problem, {.q = inputs.lengths_q, .k = inputs.lengths_k}));
+  if (!source.file) clear_absent(inputs);
   return {};
 }
 

@@ -50,13 +50,26 @@ Result<Answers> ask(const Provider& provider, const Problem& problem, const Devi
   return answers;
 }
 
+/// Those that compute on the device at all, so that the page does not depend on the build.
+std::vector<const Provider*> providers_on(const Device& device) {
+  std::vector<const Provider*> serving;
+  for (const Provider* provider : providers()) {
+    const Verdict verdict = provider->consider({}, device);
+    const Decline* decline = declined(verdict);
+    const bool elsewhere = decline != nullptr && (decline->code == DeclineCode::kDevice ||
+                                                  decline->code == DeclineCode::kNotBuilt);
+    if (!elsewhere) serving.push_back(provider);
+  }
+  return serving;
+}
+
 Result<SupportRow> row_of(const SupportOption& option, const Device& device) {
   SupportRow row{.option = option.name, .problem = option.problem.text(), .answers = {}};
   for (const Strategy* strategy : strategies()) {
     LONGSPAN_TRY(Answers answers, ask(*strategy, option.problem));
     row.answers.push_back(std::move(answers));
   }
-  for (const Provider* provider : providers()) {
+  for (const Provider* provider : providers_on(device)) {
     LONGSPAN_TRY(Answers answers, ask(*provider, option.problem, device));
     row.answers.push_back(std::move(answers));
   }
@@ -165,7 +178,9 @@ Result<SupportMatrix> support_matrix() {
   const Device device = cpu_device(1);
   SupportMatrix matrix;
   for (const Strategy* strategy : strategies()) matrix.names.emplace_back(strategy->name);
-  for (const Provider* provider : providers()) matrix.names.emplace_back(provider->name());
+  for (const Provider* provider : providers_on(device)) {
+    matrix.names.emplace_back(provider->name());
+  }
   LONGSPAN_TRY(const std::vector<SupportOption> options, support_options());
   for (const SupportOption& option : options) {
     LONGSPAN_TRY(SupportRow row, row_of(option, device));

@@ -35,6 +35,8 @@ class DeviceFlight {
   Status queue(Engine& engine, Stream stream);
   /// All results, one behind the other; an error where an element is NaN.
   Result<std::vector<std::byte>> results();
+  /// Copies the results back, into tensors that stay this flight's.
+  Result<tool::ResultTensors*> download();
   /// How many elements of one of the results ("o", "dq", ...) are no NaN.
   Result<int64_t> numbers(std::string_view name);
 
