@@ -136,6 +136,10 @@ TEST(WithLengths, AreCheckedAgainstTheCapacities) {
   EXPECT_EQ(exact->text(),
             "dtype=f32 heads=2/1 dim=4 lengths=6,0 mask=none kv_lengths=0,3 padded=6,9 "
             "kv_padded=5,4");
+  const auto long_ones =
+      parse_problem("dtype=f16 heads=1/1 dim=1 lengths=2147483648 device_lengths=true");
+  ASSERT_FALSE(long_ones.ok());
+  EXPECT_NE(long_ones.error().message.find("at most 2147483647"), std::string::npos);
   const std::vector<std::vector<int32_t>> wrong = {{7, 0}, {-1, 0}, {1}, {1, 1, 1}};
   for (const std::vector<int32_t>& lengths : wrong) {
     const auto refused = with_lengths(p, {.q = lengths, .k = k});

@@ -21,9 +21,11 @@ __global__ void __launch_bounds__(kThreads) pack_kernel(const __grid_constant__ 
   const int32_t dim = p.from.view.dim;
   if (!u.holds(dim)) return;
   const int64_t row = row_of_view(p.list, u.row, p.keys);
-  if (row < 0) return;
-  Octet<T> octet = load_octet<T>(p.from, row, u.head, u.lane);
-  for (T& value : octet.values) flip_bits(value, p.flipped);
+  Octet<T> octet = zeros<T>();
+  if (row >= 0) {
+    octet = load_octet<T>(p.from, row, u.head, u.lane);
+    for (T& value : octet.values) flip_bits(value, p.flipped);
+  }
   *octet_at<T>(p.to, u, p.heads, dim) = octet;
 }
 
@@ -39,10 +41,13 @@ __global__ void __launch_bounds__(kThreads)
     statistics_kernel(const __grid_constant__ StatisticsParameters p) {
   const Unit u = unit_of<1>(p.list.rows_q, p.heads);
   if (!u.inside) return;
-  const int64_t row = row_of_view(p.list, u.row, false);
-  if (row < 0) return;
-  float* const lse = p.lse.at<float>(row, u.head);
   float* const packed = p.packed + u.row * p.heads + u.head;
+  const int64_t row = row_of_view(p.list, u.row, false);
+  if (row < 0) {
+    if (p.packs) *packed = kInfinity;
+    return;
+  }
+  float* const lse = p.lse.at<float>(row, u.head);
   if (p.packs) {
     // exp(score - lse) is 0 for rows that see no key of the whole problem.
     *packed = *lse == -kInfinity ? kInfinity : *lse;
@@ -108,11 +113,9 @@ __global__ void __launch_bounds__(kThreads)
   if (!u.inside) return;
   const int32_t dim = p.dout.view.dim;
   const int64_t row = row_of_view(p.list, u.row, false);
-  if (row < 0) return;
-  Octet<T> dout;
-  for (T& value : dout.values) value = rounded<T>(0);
-  if (u.holds(dim)) dout = load_octet<T>(p.dout, row, u.head, u.lane);
-  const float delta = *p.delta.at<float>(row, u.head);
+  Octet<T> dout = zeros<T>();
+  if (row >= 0 && u.holds(dim)) dout = load_octet<T>(p.dout, row, u.head, u.lane);
+  const float delta = row < 0 ? 0 : *p.delta.at<float>(row, u.head);
   const Octet<T> o = with_product<T, kLanes>(dout, delta, u.lane);
   if (!u.holds(dim)) return;
   *octet_at<T>(p.o, u, p.heads, dim) = o;

@@ -13,7 +13,8 @@
 namespace longspan::cudnn {
 
 /// An Entry as kernels see it. Its rows lie in scratch memory from q_begin and k_begin on,
-/// those of all entries packed; cut entries leave gaps, which kernels pass over.
+/// those of all entries packed. Cut entries leave gaps: 0 in what cuDNN reads (its statistics:
+/// +inf, without weight), and not looked at in what it writes.
 struct DeviceEntry {
   int64_t q_row = 0, k_row = 0;
   int64_t q_begin = 0, k_begin = 0;

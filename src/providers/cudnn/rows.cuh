@@ -53,6 +53,13 @@ struct alignas(16) Octet {
   T values[kVector];
 };
 
+template <class T>
+__device__ Octet<T> zeros() {
+  Octet<T> octet;
+  for (T& value : octet.values) value = rounded<T>(0);
+  return octet;
+}
+
 struct Vectorized {
   DeviceView view;
   bool wide = false;  // whether octets of rows may be reached in 16-byte accesses
