@@ -25,5 +25,6 @@ set(LONGSPAN_HAS_CUDA ON)
 set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
 set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
 # Warnings of ptxas are errors: spills and ignored launch bounds are defects.
+set(strict "$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${LONGSPAN_WERROR}>>")
 add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Xptxas -warn-spills,-warn-lmem-usage>"
-                    "$<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${LONGSPAN_WERROR}>>:SHELL:-Werror all-warnings>")
+                    "$<${strict}:SHELL:-Werror all-warnings>")

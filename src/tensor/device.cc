@@ -1,8 +1,9 @@
+#include "longspan/device.h"
+
 #include <algorithm>
 #include <thread>
 
 #include "base/workers.h"
-#include "longspan/device.h"
 
 namespace longspan {
 

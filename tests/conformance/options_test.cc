@@ -98,10 +98,10 @@ MATCHER(NamesARemedy, "") {
                      [&](const std::string& word) { return arg.find(word) != std::string::npos; });
 }
 
-/// Barred by the case, or of another device or build.
-bool serves_elsewhere(const Decline& decline) {
-  return decline.code == DeclineCode::kOff || decline.code == DeclineCode::kDevice ||
-         decline.code == DeclineCode::kNotBuilt;
+/// Reasons of providers that are switched off or compute on other devices.
+bool is_elsewhere(DeclineCode code) {
+  return code == DeclineCode::kOff || code == DeclineCode::kDevice ||
+         code == DeclineCode::kNotBuilt;
 }
 
 void expect_declined_with(const Case& c, const tool::Inputs& inputs,
@@ -114,7 +114,7 @@ void expect_declined_with(const Case& c, const tool::Inputs& inputs,
   for (const Selection* selection : {&explained->forward, &explained->backward}) {
     for (const NamedDecline& d : selection->declines) {
       const bool stated = std::find(codes.begin(), codes.end(), d.decline.code) != codes.end();
-      EXPECT_TRUE(stated || serves_elsewhere(d.decline)) << name(d.decline.code);
+      EXPECT_TRUE(stated || is_elsewhere(d.decline.code)) << name(d.decline.code);
       if (!stated) continue;
       EXPECT_THAT(d.decline.detail, NamesARemedy()) << d.name;
       ++matching;

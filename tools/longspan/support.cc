@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <utility>
 #include <variant>
 
@@ -50,26 +51,34 @@ Result<Answers> ask(const Provider& provider, const Problem& problem, const Devi
   return answers;
 }
 
-/// Those that compute on the device at all, so that the page does not depend on the build.
-std::vector<const Provider*> providers_on(const Device& device) {
-  std::vector<const Provider*> serving;
-  for (const Provider* provider : providers()) {
-    const Verdict verdict = provider->consider({}, device);
+/// Whether the provider declines every problem on the device.
+bool is_elsewhere(const Answers& answers) {
+  return std::all_of(answers.begin(), answers.end(), [](const Verdict& verdict) {
     const Decline* decline = declined(verdict);
-    const bool elsewhere = decline != nullptr && (decline->code == DeclineCode::kDevice ||
-                                                  decline->code == DeclineCode::kNotBuilt);
-    if (!elsewhere) serving.push_back(provider);
-  }
-  return serving;
+    return decline != nullptr &&
+           (decline->code == DeclineCode::kDevice || decline->code == DeclineCode::kNotBuilt);
+  });
 }
 
-Result<SupportRow> row_of(const SupportOption& option, const Device& device) {
+/// The providers that compute on the device.
+Result<std::vector<const Provider*>> providers_on(const Device& device) {
+  LONGSPAN_TRY(const Problem problem, parse_problem(kSupportBase));
+  std::vector<const Provider*> result;
+  for (const Provider* provider : providers()) {
+    LONGSPAN_TRY(const Answers answers, ask(*provider, problem, device));
+    if (!is_elsewhere(answers)) result.push_back(provider);
+  }
+  return result;
+}
+
+Result<SupportRow> row_of(const SupportOption& option, std::span<const Provider* const> asked,
+                          const Device& device) {
   SupportRow row{.option = option.name, .problem = option.problem.text(), .answers = {}};
   for (const Strategy* strategy : strategies()) {
     LONGSPAN_TRY(Answers answers, ask(*strategy, option.problem));
     row.answers.push_back(std::move(answers));
   }
-  for (const Provider* provider : providers_on(device)) {
+  for (const Provider* provider : asked) {
     LONGSPAN_TRY(Answers answers, ask(*provider, option.problem, device));
     row.answers.push_back(std::move(answers));
   }
@@ -140,7 +149,7 @@ std::string markdown(const SupportMatrix& matrix) {
   return fmt::format(
       "# Support\n\n"
       "Written by `longspan support`, which asks every strategy ({} ranks on {} nodes) and every\n"
-      "provider (CPU) the questions that a run asks them.\n\n"
+      "provider of the CPU the questions that a run asks them.\n\n"
       "Every option changes `{}` as it says. *yes*: offered.\n"
       "Else the code of the decline, whose text stands below. *forward / backward* where the two\n"
       "differ; a run needs both, unless it asks for forward alone (`--backward none`).\n\n"
@@ -178,12 +187,11 @@ Result<SupportMatrix> support_matrix() {
   const Device device = cpu_device(1);
   SupportMatrix matrix;
   for (const Strategy* strategy : strategies()) matrix.names.emplace_back(strategy->name);
-  for (const Provider* provider : providers_on(device)) {
-    matrix.names.emplace_back(provider->name());
-  }
+  LONGSPAN_TRY(const std::vector<const Provider*> asked, providers_on(device));
+  for (const Provider* provider : asked) matrix.names.emplace_back(provider->name());
   LONGSPAN_TRY(const std::vector<SupportOption> options, support_options());
   for (const SupportOption& option : options) {
-    LONGSPAN_TRY(SupportRow row, row_of(option, device));
+    LONGSPAN_TRY(SupportRow row, row_of(option, asked, device));
     matrix.rows.push_back(std::move(row));
   }
   return matrix;

@@ -4,10 +4,10 @@
 
 #include <utility>
 
+#include "comm/backoff.h"
 #include "comm/check_transfers.h"
 #include "comm/deadline.h"
 #include "comm/errors.h"
-#include "comm/backoff.h"
 #include "comm/mpi/pieces.h"
 
 namespace longspan::comm {

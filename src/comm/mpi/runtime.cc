@@ -7,8 +7,8 @@
 #include <mutex>
 #include <string>
 
-#include "comm/deadline.h"
 #include "comm/backoff.h"
+#include "comm/deadline.h"
 
 namespace longspan::comm {
 namespace {
