@@ -237,10 +237,12 @@ Status EngineImpl::play(const Call& call, Direction direction, const Operands& x
   LONGSPAN_CHECK_OK(check_binding(call, x, saved, workspace));
   const auto& prepared = static_cast<const PreparedCall&>(call);
   LONGSPAN_CHECK_OK(check_group(prepared));
+  const Status earlier = reported();
   const Status status = guarded_run(prepared, direction, x, saved, workspace, stream);
-  if (status.ok()) return reported();
-  give_up(status.error());
-  return status;
+  if (!status.ok()) give_up(status.error());
+  LONGSPAN_CHECK_OK(status);
+  LONGSPAN_CHECK_OK(earlier);
+  return device_.is_cuda() ? Status() : reported();
 }
 
 template <class Operands>
