@@ -25,6 +25,10 @@ struct Shape {
   std::string problem;
 };
 
+void PrintTo(const Shape& shape, std::ostream* out) {
+  *out << shape.provider << " " << shape.problem;
+}
+
 const std::vector<Shape>& shapes() {
   static const std::vector<Shape> all = {
       {"cuda/reference", "dtype=f32 heads=4/2 dim=40 lengths=90,7,33 mask=causal"},
@@ -50,10 +54,10 @@ T must(Result<T> result) {
   return std::move(result).value();
 }
 
-class DeviceLengths : public ::testing::TestWithParam<StrategyPair> {};
+class DeviceLengths : public ::testing::TestWithParam<Shape> {};
 
-void expect_right(const tool::Inputs& inputs, const tool::GroupResults& results) {
-  const tool::Reference reference = testkit::reference_of(inputs);
+void expect_right(const tool::Inputs& inputs, const tool::GroupResults& results,
+                  const tool::Reference& reference) {
   const tool::Bars bars =
       tool::bars(inputs.problem.dtype, tool::largest_finite(reference.lse.view), true);
   std::vector<tool::Check> checks =
@@ -66,7 +70,8 @@ void expect_right(const tool::Inputs& inputs, const tool::GroupResults& results)
   }
 }
 
-void expect_right_run(const Case& c, const tool::Inputs& inputs) {
+void expect_right_on_device(const Case& c, const tool::Inputs& inputs,
+                            const tool::Reference& reference) {
   SCOPED_TRACE(testkit::text(c));
   const Device device = must(cuda_device(0));
   const auto results =
@@ -77,24 +82,24 @@ void expect_right_run(const Case& c, const tool::Inputs& inputs) {
                          .device = device,
                          .devices = std::vector<Device>(static_cast<size_t>(c.ranks), device)});
   ASSERT_TRUE(results.ok()) << results.error().text();
-  expect_right(inputs, *results);
+  expect_right(inputs, *results, reference);
 }
 
 TEST_P(DeviceLengths, ResultsAreThoseOfTheLengths) {
   const std::vector<std::string> partitions = {"contiguous", "zigzag", "striped"};
   size_t draw = 0;
-  for (const Shape& shape : shapes()) {
-    for (const int ranks : {1, 2, 4}) {
-      for (uint64_t seed = 0; seed < 2; ++seed, ++draw) {
-        const Case c{.problem = shape.problem + " device_lengths=true",
-                     .ranks = ranks,
-                     .nodes = GetParam().forward == "hybrid" && ranks > 1 ? 2 : 1,
-                     .forward = GetParam().forward,
-                     .backward = GetParam().backward,
-                     .partition = partitions[draw % 3],
-                     .provider = shape.provider,
-                     .seed = seed};
-        expect_right_run(c, testkit::inputs_of(c));
+  Case c{.problem = GetParam().problem + " device_lengths=true", .provider = GetParam().provider};
+  for (c.seed = 0; c.seed < 2; ++c.seed) {
+    const tool::Inputs inputs = testkit::inputs_of(c);
+    const tool::Reference reference = testkit::reference_of(inputs);
+    for (const StrategyPair& pair : testkit::diagonal_pairs()) {
+      for (const int ranks : {1, 2, 4}) {
+        c.forward = pair.forward;
+        c.backward = pair.backward;
+        c.ranks = ranks;
+        c.nodes = pair.forward == "hybrid" && ranks > 1 ? 2 : 1;
+        c.partition = partitions[draw++ % 3];
+        expect_right_on_device(c, inputs, reference);
       }
     }
   }
@@ -110,7 +115,7 @@ void expect_right_flight(const tool::Inputs& inputs, std::shared_ptr<const Call>
   tool::GroupResults whole = tool::make_group_results(inputs.problem);
   tool::gather(rank, rank.call->partition(), 0, whole);
   tensors = std::move(static_cast<tool::ResultTensors&>(rank));
-  expect_right(inputs, whole);
+  expect_right(inputs, whole, testkit::reference_of(inputs));
 }
 
 TEST(DeviceLengthsOfCudnn, ReplaysAreRightForTheLengthsOfTheirTime) {
@@ -143,7 +148,7 @@ TEST(DeviceLengthsOfCudnn, ReplaysAreRightForTheLengthsOfTheirTime) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Strategies, DeviceLengths, ::testing::ValuesIn(testkit::diagonal_pairs()));
+INSTANTIATE_TEST_SUITE_P(Shapes, DeviceLengths, ::testing::ValuesIn(shapes()));
 
 }  // namespace
 }  // namespace longspan::testing
