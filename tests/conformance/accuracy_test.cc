@@ -55,6 +55,17 @@ INSTANTIATE_TEST_SUITE_P(
                                      "window=200,0 softcap=20 alibi=default sink=learnable "
                                      "dropout=0.1 prefix=9,9 max_logit=true")));
 
+TEST(SinkGradient, OfTermsThatCancelOverRanks) {
+  expect_conforms({.problem = "dtype=f32 heads=1/1 dim=8 lengths=19,13 kv_lengths=15,21 "
+                              "mask=bottom_right scale=0.5 sink=learnable",
+                   .ranks = 3,
+                   .nodes = 3,
+                   .forward = "all_gather",
+                   .backward = "hybrid",
+                   .partition = "auto",
+                   .seed = 160});
+}
+
 void expect_reference_is_the_definition(const Case& c) {
   SCOPED_TRACE(text(c));
   const tool::Inputs inputs = inputs_of(c);

@@ -146,6 +146,10 @@ class Definition {
     return accumulator(problem_.dtype) == DType::kF32 ? static_cast<float>(value) : value;
   }
 
+  double roundoff() const {
+    return accumulator(problem_.dtype) == DType::kF32 ? 0x1p-24 : 0x1p-53;
+  }
+
   void round_statistics(int64_t row, int64_t head) {
     double* const o = row_of(out_.o, row, head);
     for (int64_t i = 0; i < problem_.dim_v; ++i) o[i] = rounded(o[i]);
@@ -175,7 +179,11 @@ class Definition {
     // The sink's value is 0: of its dP - delta only delta is left.
     if (problem_.sink != Sink::kLearnable || terms_.sink(head) == kNone) return;
     const double weight = std::exp(terms_.sink(head) - *row_of(out_.lse, row, head));
-    *row_of(out_.dsink, 0, head) -= weight * delta;
+    const double term = weight * delta;
+    double& dsink = *row_of(out_.dsink, 0, head);
+    dsink -= term;
+    // Ranks round what they add up: at worst the roundings of all terms add up too.
+    if (mode_.round_statistics) dsink += roundoff() * std::abs(term);
   }
 
   const Problem& problem_;
