@@ -59,6 +59,9 @@ typedef struct longspan_sides {
   int32_t dropout_set;
   double dropout;
   uint64_t dropout_seed, dropout_offset;
+  /* For device_lengths: one entry per sequence of the problem. */
+  const int32_t* lengths_q;
+  const int32_t* lengths_k;
 } longspan_sides;
 
 typedef struct longspan_device longspan_device;
@@ -114,6 +117,7 @@ typedef struct longspan_options {
   const char* partition;         /* auto */
   int32_t require_fp32_partials; /* 0 */
   int64_t deadline_ms;           /* 60000 */
+  int32_t uniform_lengths;       /* 0; 1: a promise, see promise.h */
 } longspan_options;
 
 /* options may be NULL. */

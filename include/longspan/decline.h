@@ -33,6 +33,7 @@ enum class DeclineCode {
   kInvariant,
   kMaxLogit,
   kModification,
+  kDeviceLengths,
   kDevice,
   kNotBuilt,  // not compiled in; the detail names the CMake option
   kOff,       // barred by routing

@@ -14,6 +14,7 @@
 #include "longspan/decline.h"
 #include "longspan/partition.h"
 #include "longspan/problem.h"
+#include "longspan/promise.h"
 #include "longspan/provider.h"
 #include "longspan/schedule.h"
 #include "longspan/status.h"
@@ -65,6 +66,8 @@ struct Options {
   /// computed. At most kMostHeadSlices.
   int head_slices = 1;
   bool require_fp32_partials = false;
+  std::vector<Promise> promises;  // beyond those that problems make
+  GuardPolicy guards = GuardPolicy::kReport;
   std::chrono::milliseconds deadline{60000};  // of each wait for a peer
   Rates rates;                                // drive the automatic choice of strategies
   std::shared_ptr<PlanCache> plans;           // shared between engines of a process; null: own
@@ -115,6 +118,8 @@ struct SideOperands {
   TensorView bias;    // [batch or 1, sq, heads or 1, skv] as Problem::bias_shape, dtype of q
   std::optional<double> softcap;   // absent: the problem's
   std::optional<Dropout> dropout;  // absent: the problem's, offset 0
+  /// For device_lengths: of all sequences of the problem, the same on every rank.
+  ActualLengths lengths = {};
 };
 
 /// One rank's tensors. Views follow Shard: [batch, seq] rows in local row order.
@@ -181,6 +186,13 @@ class Engine {
                          Workspace workspace, Stream& stream) = 0;
   virtual Status backward(const Call& call, const BackwardOperands& operands, const Saved& saved,
                           Workspace workspace, Stream& stream) = 0;
+
+  /// Waits for the stream. guard_failed, once, when a guard found since then that a promise did not
+  /// hold: the message names promise, sequence, value and limit, and the outputs of that call are
+  /// NaN. forward and backward return it too, without waiting for the device: of an earlier call,
+  /// while their own call was run all the same, so that ranks stay in step. The communicator's
+  /// health() comes first.
+  virtual Status synchronize(Stream& stream) = 0;
 
   virtual Counters counters() const = 0;
   virtual CacheStatistics cache_statistics() const = 0;

@@ -11,6 +11,7 @@
 #include "longspan/modification.h"
 #include "longspan/partition.h"
 #include "longspan/problem.h"
+#include "longspan/promise.h"
 #include "longspan/provider.h"
 #include "longspan/schedule.h"
 #include "longspan/status.h"

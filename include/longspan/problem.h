@@ -57,6 +57,12 @@ struct Lengths {
   bool operator==(const Lengths&) const = default;
 };
 
+/// How many tokens of each sequence are there in one call, int32 in memory of the call's device.
+/// Tokens at and beyond them are padding. Values outside [0, length of the problem] are cut to it.
+struct ActualLengths {
+  std::span<const int32_t> q, k;  // one per sequence; empty: those of the problem
+};
+
 /// Upper bounds that size buffers and name plans. Lengths never enter a plan key, capacities do.
 struct Capacity {
   int64_t tokens_q = 0;
@@ -100,9 +106,11 @@ struct Problem {
   std::optional<uint64_t> dropout_seed;  // run-time value; absent: 0
   int64_t page = 0;                      // tokens a page of keys and values; 0: not paged
   Fp8 fp8 = Fp8::kNone;
-  bool deterministic = false;    // equal bits from run to run
-  bool invariant = false;        // equal bits for any number of ranks
-  bool max_logit = false;        // return the largest logit per head
+  bool deterministic = false;  // equal bits from run to run
+  bool invariant = false;      // equal bits for any number of ranks
+  bool max_logit = false;      // return the largest logit per head
+  /// The lengths are capacities, and each call brings its ActualLengths.
+  bool device_lengths = false;
   ModificationRef modification;  // not part of the text form
   Lengths lengths;
   Capacity capacity;
@@ -163,6 +171,10 @@ Result<Problem> parse_problem(std::string_view text);
 /// Checks a Problem that code filled in by hand (all fields; capacity is set from the lengths when
 /// zero).
 Result<Problem> validated(Problem problem);
+
+/// What a problem with device_lengths is in a call of these lengths, which lie in host memory: the
+/// same rows, but lengths known ahead. invalid_argument when one is no length within its capacity.
+Result<Problem> with_lengths(Problem problem, const ActualLengths& lengths);
 
 /// The slopes of ALiBi (Press et al. 2022, section 3) per query head, also for head counts that are
 /// no power of two: those of the next lower power first, then every other one of its double.

@@ -33,8 +33,9 @@ struct Features {
   bool alibi = false;
   Bias bias = Bias::kNone;
   bool dropout = false;
-  bool max_logit = false;  // forward raises it
-  bool paged = false;      // keys and values may be paged views; forward only
+  bool max_logit = false;       // forward raises it
+  bool paged = false;           // keys and values may be paged views; forward only
+  bool device_lengths = false;  // each call brings lengths that its tiles end at
   bool deterministic = false;
   /// Results are written, in the problem's type, instead of merged or added: each query row, in
   /// backward each key row too, lies in one tile at most.
@@ -117,6 +118,9 @@ struct ForwardTiles {
   TensorView max_logit;
   Stream stream;
   const Staged* staged = nullptr;  // of these tiles; null where the plan's stage() gave nothing
+  /// Features::device_lengths: of each sequence that tiles name. Tokens of tiles at or beyond them
+  /// are not there: their rows are never read as values, and stay as they are.
+  ActualLengths lengths = {};
 };
 
 /// Adds the tiles' gradients to dq, dk and dv. delta = rowsum(dout * o), o and lse are those of the
@@ -135,6 +139,7 @@ struct BackwardTiles {
   TensorView dbias;  // as terms.bias but accumulator(dtype): the tiles' gradients are added
   Stream stream;
   const Staged* staged = nullptr;  // as in ForwardTiles
+  ActualLengths lengths = {};      // as in ForwardTiles
 };
 
 /// Immutable once prepared; run from several threads at once with a workspace each. No allocation

@@ -29,6 +29,7 @@ std::string_view name(DeclineCode code) {
     case DeclineCode::kInvariant: return "invariant";
     case DeclineCode::kMaxLogit: return "max_logit";
     case DeclineCode::kModification: return "modification";
+    case DeclineCode::kDeviceLengths: return "device_lengths";
     case DeclineCode::kDevice: return "device";
     case DeclineCode::kNotBuilt: return "not_built";
     case DeclineCode::kOff: return "off";

@@ -4,11 +4,7 @@
 #include <array>
 #include <cstdint>
 
-#ifdef __CUDACC__
-#define LONGSPAN_HOST_DEVICE __host__ __device__
-#else
-#define LONGSPAN_HOST_DEVICE
-#endif
+#include "base/host_device.h"
 
 namespace longspan {
 

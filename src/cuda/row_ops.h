@@ -20,6 +20,8 @@ struct RowItem {
   int64_t dst_row = 0, dst_step = 1;
   int64_t rows = 0;
   int32_t src_head = 0, dst_head = 0, heads = 0;
+  int32_t sequence = 0;               // kSink: of all rows
+  int64_t token = 0, token_step = 1;  // kSink: of row i is token + i * token_step
 };
 
 struct RowParameters;
@@ -44,9 +46,10 @@ class RowTable {
 
   bool empty() const { return rows_ == 0; }
   /// `third`: dout of kDelta, the sink of kSink (no data: a logit of 0), else unused. Head h of an
-  /// item of kSink is head head_begin + src_head + h of the sink.
+  /// item of kSink is head head_begin + src_head + h of the sink. `lengths`: of each sequence, on
+  /// the device; kSink leaves tokens at and beyond them alone. Null: there are none.
   Status run(RowOp op, std::span<const TensorView> views, const TensorView& third,
-             int64_t head_begin, Stream stream) const;
+             int64_t head_begin, Stream stream, const int32_t* lengths = nullptr) const;
 
   /// dsink -= sum over all rows of exp(sink - lse) delta, in float64 and in the order of a fixed
   /// tree. Of each item src is the LSE and dst delta; the table has no other views.

@@ -8,6 +8,13 @@ __device__ double sink_of(const DeviceView& sink, int64_t head) {
   return sink.data == nullptr ? 0 : sink.load(0, head, 0);
 }
 
+/// Whether the token of a row is there in this call.
+__device__ bool is_there(const RowParameters& p, const RowUnit& u) {
+  if (p.lengths == nullptr) return true;
+  const int64_t token = u.item.token + (u.dst_row - u.item.dst_row) * u.item.token_step;
+  return token < p.lengths[u.item.sequence];
+}
+
 template <class T>
 __device__ void sink_row(const RowParameters& p, const DeviceView& o, const DeviceView& lse,
                          const RowUnit& u, int lane) {
@@ -23,14 +30,11 @@ __device__ void sink_row(const RowParameters& p, const DeviceView& o, const Devi
   if (lane == 0) lse.store(u.dst_row, u.dst_head, 0, top + log(total));
 }
 
+template <class T>
 __global__ void __launch_bounds__(kRowThreads)
     sink_kernel(const __grid_constant__ RowParameters p) {
   for_each_unit(p, [&p](const RowUnit& u, const DeviceView& o, const DeviceView& lse, int lane) {
-    if (lse.dtype == DType::kF64) {
-      sink_row<double>(p, o, lse, u, lane);
-    } else {
-      sink_row<float>(p, o, lse, u, lane);
-    }
+    if (is_there(p, u)) sink_row<T>(p, o, lse, u, lane);
   });
 }
 
@@ -60,7 +64,9 @@ __global__ void __launch_bounds__(kRowThreads)
 }  // namespace
 
 void launch_sinks(const RowParameters& p, dim3 blocks, cudaStream_t stream) {
-  sink_kernel<<<blocks, kRowThreads, 0, stream>>>(p);
+  const bool wide = p.views[0].dtype == DType::kF64;  // O and LSE have one type
+  const auto kernel = wide ? sink_kernel<double> : sink_kernel<float>;
+  kernel<<<blocks, kRowThreads, 0, stream>>>(p);
 }
 
 void launch_sink_gradient(const RowParameters& p, int heads, const DeviceView& dsink,

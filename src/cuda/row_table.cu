@@ -100,10 +100,11 @@ RowParameters RowTable::parameters(RowOp op, const Launch& launch,
 }
 
 Status RowTable::run(RowOp op, std::span<const TensorView> views, const TensorView& third,
-                     int64_t head_begin, Stream stream) const {
+                     int64_t head_begin, Stream stream, const int32_t* lengths) const {
   auto* const native = static_cast<cudaStream_t>(stream.handle);
   for (const Launch& launch : launches_) {
-    const RowParameters p = parameters(op, launch, views, third, head_begin);
+    RowParameters p = parameters(op, launch, views, third, head_begin);
+    p.lengths = lengths;
     const int64_t wanted = (p.rows + kRowWarps - 1) / kRowWarps;
     const dim3 blocks(static_cast<unsigned>(std::min<int64_t>(wanted, kMostBlocks)),
                       static_cast<unsigned>((launch.heads + p.span - 1) / p.span));

@@ -20,6 +20,7 @@ struct RowParameters {
   DeviceView third;
   const RowItem* items;
   const int64_t* first;
+  const int32_t* lengths;  // null: every row is there
   int64_t rows;
   int64_t head_begin;
   int32_t count;  // items

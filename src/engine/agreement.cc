@@ -118,6 +118,7 @@ std::vector<Fact> facts(const Problem& problem, const Options& options, const To
   fact("deterministic", problem.deterministic);
   fact("invariant", problem.invariant);
   fact("max_logit", problem.max_logit);
+  fact("device_lengths", problem.device_lengths);
   text("modification", problem.modification ? "=" + problem.modification.functions->key : "");
   text("forward strategy", options.forward.strategy);
   text("backward strategy", options.backward.strategy);
@@ -128,6 +129,9 @@ std::vector<Fact> facts(const Problem& problem, const Options& options, const To
   };
   text("forward provider", routing(options.forward.routing));
   text("backward provider", routing(options.backward.routing));
+  std::string promises(name(options.guards));
+  for (const Promise promise : options.promises) promises += fmt::format(",{}", name(promise));
+  text("promises", promises);
   fact("require_fp32_partials", options.require_fp32_partials);
   const Rates& rates = options.rates;
   text("rates", fmt::format("{} {} {} {} {} {} {} {}", rates.forward_flops, rates.backward_flops,

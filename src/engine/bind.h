@@ -33,7 +33,7 @@ Status check_view(const Named& tensor, int64_t page, bool on_host);
 /// Whether a tensor is there exactly when `wanted`, which `key` of the problem text asks for.
 Status present(std::string_view name, const TensorView& view, bool wanted, std::string_view key);
 
-/// Presence of the side tensors and range of the side values.
+/// Lengths, presence of the side tensors and range of the side values.
 Status check_sides(const Problem& problem, const SideOperands& side);
 
 }  // namespace longspan::bind

@@ -81,6 +81,20 @@ Status check_shape(const Named& t, int64_t page, bool on_host) {
   return t.shard == nullptr ? check_whole(t) : check_rows(t);
 }
 
+/// One entry per sequence where the problem has device_lengths.
+Status check_lengths(const Problem& p, const ActualLengths& lengths) {
+  const size_t needed = p.device_lengths ? p.lengths.sequences.size() : 0;
+  for (const auto& [name, given] :
+       {std::pair{"lengths_q", lengths.q}, std::pair{"lengths_k", lengths.k}}) {
+    if (given.size() == needed && (needed == 0 || given.data() != nullptr)) continue;
+    return invalid(
+        fmt::format("{} has {} entries; the problem has device_lengths={}, which needs "
+                    "{}, one per sequence",
+                    name, given.size(), p.device_lengths, needed));
+  }
+  return {};
+}
+
 }  // namespace
 
 Error invalid(std::string message) {
@@ -127,6 +141,7 @@ Status present(std::string_view name, const TensorView& view, bool wanted, std::
 }
 
 Status check_sides(const Problem& p, const SideOperands& side) {
+  LONGSPAN_CHECK_OK(check_lengths(p, side.lengths));
   LONGSPAN_CHECK_OK(present("sink", side.sink, p.sink == Sink::kLearnable, "sink=learnable"));
   LONGSPAN_CHECK_OK(present("bias", side.bias, p.bias != Bias::kNone, "bias"));
   if (side.slopes.data != nullptr && p.alibi == Alibi::kNone) {

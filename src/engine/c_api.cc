@@ -26,7 +26,12 @@ longspan::TensorView view(const longspan_tensor* t) {
   return t == nullptr ? longspan::TensorView() : view(*t);
 }
 
-longspan::SideOperands side_operands(const longspan_sides* given) {
+std::span<const int32_t> lengths(const longspan_call* call, const int32_t* given) {
+  if (given == nullptr) return {};
+  return {given, call->call->problem().lengths.sequences.size()};
+}
+
+longspan::SideOperands side_operands(const longspan_call* call, const longspan_sides* given) {
   if (given == nullptr) return {};
   longspan::SideOperands side{
       .sink = view(given->sink), .slopes = view(given->slopes), .bias = view(given->bias)};
@@ -34,6 +39,7 @@ longspan::SideOperands side_operands(const longspan_sides* given) {
   if (given->dropout_set != 0) {
     side.dropout = {given->dropout, given->dropout_seed, given->dropout_offset};
   }
+  side.lengths = {.q = lengths(call, given->lengths_q), .k = lengths(call, given->lengths_k)};
   return side;
 }
 
@@ -67,6 +73,7 @@ longspan::Result<longspan::Options> options_of(const longspan_options* given) {
   options.partition = text_or_auto(given->partition);
   options.require_fp32_partials = given->require_fp32_partials != 0;
   if (given->deadline_ms != 0) options.deadline = std::chrono::milliseconds(given->deadline_ms);
+  if (given->uniform_lengths != 0) options.promises.push_back(longspan::Promise::kUniformLengths);
   return options;
 }
 
@@ -169,7 +176,7 @@ int32_t longspan_forward(longspan_engine* engine, const longspan_call* call,
     longspan::Stream stream;
     longspan::ForwardOperands operands{view(*q), view(*k),   view(*v),
                                        view(*o), view(*lse), call->call->problem().scale};
-    operands.side = side_operands(sides);
+    operands.side = side_operands(call, sides);
     if (sides != nullptr) operands.max_logit = view(sides->max_logit);
     return done(engine->engine->forward(*call->call, operands, saved_buffers(call, saved),
                                         {workspace, workspace_bytes}, stream),
@@ -196,7 +203,7 @@ int32_t longspan_backward(longspan_engine* engine, const longspan_call* call,
     longspan::BackwardOperands operands{
         view(*q),    view(*k),  view(*v),  view(*o),  view(*lse),
         view(*dout), view(*dq), view(*dk), view(*dv), call->call->problem().scale};
-    operands.side = side_operands(sides);
+    operands.side = side_operands(call, sides);
     if (sides != nullptr) {
       operands.dsink = view(sides->dsink);
       operands.dbias = view(sides->dbias);

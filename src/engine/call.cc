@@ -8,16 +8,31 @@
 
 namespace longspan {
 
-PreparedCall::PreparedCall(Setting setting, Explanation explanation,
-                           std::array<Prepared, 2> directions, int rank, bool on_host,
-                           Slopes default_slopes)
-    : setting_(std::move(setting)),
-      explanation_(std::move(explanation)),
-      directions_(std::move(directions)),
-      rank_(rank),
-      on_host_(on_host),
-      saved_layout_(longspan::saved_layout(directions_[0].schedule, directions_[1].schedule)),
-      default_slopes_(std::move(default_slopes)) {}
+PreparedCall::PreparedCall(CallParts parts)
+    : parts_(std::move(parts)),
+      saved_layout_(
+          longspan::saved_layout(schedule(Direction::kForward), schedule(Direction::kBackward))) {}
+
+void* PreparedCall::guard_scratch(Direction direction, Workspace workspace) const {
+  if (guard() == nullptr) return nullptr;
+  const size_t end = workspace_bytes(direction);
+  return static_cast<std::byte*>(workspace.data) + (end - guard::kScratchBytes);
+}
+
+Status add_guard(CallParts& parts, const Options& options, const Device& device,
+                 std::shared_ptr<guard::Report> report) {
+  std::vector<guard::Predicate> predicates =
+      guard::make_predicates(parts.problem, options.promises);
+  if (predicates.empty()) return {};
+  for (Prepared& prepared : parts.directions) {
+    constexpr size_t kAligned = kWorkspaceAlignment;
+    prepared.workspace_bytes = (prepared.workspace_bytes + kAligned - 1) / kAligned * kAligned;
+    prepared.workspace_bytes += guard::kScratchBytes;
+  }
+  LONGSPAN_TRY(parts.guard,
+               guard::make_guard(std::move(predicates), options.guards, device, std::move(report)));
+  return {};
+}
 
 Result<Slopes> make_default_slopes(const Problem& problem, const Device& device) {
   if (problem.alibi == Alibi::kNone) return Slopes();

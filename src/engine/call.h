@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/row_program.h"
+#include "guard/guard.h"
 #include "longspan/engine.h"
 
 namespace longspan {
@@ -18,8 +19,8 @@ struct Prepared {
   std::vector<std::shared_ptr<const Staged>> staged;  // per part of the attend steps, in order
   std::shared_ptr<const RowProgram> rows;             // null where a direction is not prepared
   std::vector<bool> awaited;                          // awaited_elsewhere(schedule)
-  size_t workspace_bytes = 0;                         // schedule, then plan, once a queue
-  uint64_t common_hash = 0;  // of rank 0's schedule and the provider: equal on every rank
+  size_t workspace_bytes = 0;  // schedule, plan once a queue, then the guard's scratch
+  uint64_t common_hash = 0;    // of rank 0's schedule and the provider: equal on every rank
 };
 
 /// The default ALiBi slopes of all query heads, accumulator type, on the call's device.
@@ -29,32 +30,48 @@ struct Slopes {
 };
 Result<Slopes> make_default_slopes(const Problem& problem, const Device& device);
 
+/// What a call is made of. The setting's problem is what schedules are of: without device lengths
+/// where uniform ones are promised.
+struct CallParts {
+  Problem problem;
+  Setting setting;
+  Explanation explanation;
+  std::array<Prepared, 2> directions;
+  int rank = 0;
+  bool on_host = false;
+  Slopes default_slopes;
+  std::unique_ptr<const guard::Guard> guard;  // null where a call cannot break a promise
+};
+
+/// Guards what the problem and the options promise.
+Status add_guard(CallParts& parts, const Options& options, const Device& device,
+                 std::shared_ptr<guard::Report> report);
+
 class PreparedCall final : public Call {
  public:
-  PreparedCall(Setting setting, Explanation explanation, std::array<Prepared, 2> directions,
-               int rank, bool on_host, Slopes default_slopes);
+  explicit PreparedCall(CallParts parts);
 
-  const Problem& problem() const override { return setting_.problem; }
-  const Partition& partition() const override { return setting_.partition; }
-  const Explanation& explanation() const override { return explanation_; }
+  const Problem& problem() const override { return parts_.problem; }
+  const Partition& partition() const override { return parts_.setting.partition; }
+  const Explanation& explanation() const override { return parts_.explanation; }
   const Schedule& schedule(Direction d) const override { return prepared(d).schedule; }
   const std::vector<BufferSpec>& saved_layout() const override { return saved_layout_; }
   size_t workspace_bytes(Direction d) const override { return prepared(d).workspace_bytes; }
 
-  const Prepared& prepared(Direction d) const { return directions_[static_cast<size_t>(d)]; }
-  int rank() const { return rank_; }
+  const Prepared& prepared(Direction d) const { return parts_.directions[static_cast<size_t>(d)]; }
+  int rank() const { return parts_.rank; }
   /// Whether operands lie in host memory, where their page tables can be read.
-  bool on_host() const { return on_host_; }
-  const TensorView& default_slopes() const { return default_slopes_.view; }
+  bool on_host() const { return parts_.on_host; }
+  const TensorView& default_slopes() const { return parts_.default_slopes.view; }
+  const guard::Guard* guard() const { return parts_.guard.get(); }
+  /// The guard's part of a workspace; null without a guard.
+  void* guard_scratch(Direction direction, Workspace workspace) const;
+  /// Whether tiles end at lengths that come with the call.
+  bool trims_tiles() const { return parts_.setting.problem.device_lengths; }
 
  private:
-  Setting setting_;
-  Explanation explanation_;
-  std::array<Prepared, 2> directions_;
-  int rank_;
-  bool on_host_;
+  CallParts parts_;
   std::vector<BufferSpec> saved_layout_;
-  Slopes default_slopes_;
 };
 
 /// What forward keeps: aliases that backward reads, then the buffers of its own.

@@ -24,6 +24,11 @@ std::vector<int> sample_ranks(int ranks) {
   return sample;
 }
 
+bool promises(const Options& options, Promise promise) {
+  return std::find(options.promises.begin(), options.promises.end(), promise) !=
+         options.promises.end();
+}
+
 /// Strategies that may run a direction; the others' declines go to the selection.
 Result<std::vector<const Strategy*>> candidates(const std::string& wanted, const Setting& setting,
                                                 Direction direction, Selection& selection) {
@@ -192,7 +197,9 @@ Result<Choice> choose(const Problem& problem, const Topology& topology, const De
   }
   LONGSPAN_TRY(setting.partition,
                Partition::make(setting.problem, explanation.partition, topology.ranks()));
-  setting.whole = device.is_cuda();
+  const bool uniform = promises(options, Promise::kUniformLengths);
+  setting.problem.device_lengths = setting.problem.device_lengths && !uniform;
+  setting.whole = device.is_cuda() && !setting.problem.device_lengths;
   setting.head_slices = options.head_slices;
   LONGSPAN_CHECK_OK(choose_strategies(setting, options, explanation));
   if (!explanation.forward.strategy) return choice;

@@ -38,6 +38,16 @@ RowItem item_of(const Schedule& schedule, const Fill& fill, BufferId src, Buffer
           .heads = static_cast<int32_t>(buffer.heads)};
 }
 
+/// The rows of a sink step's fill, and their tokens.
+RowItem sink_item(const Schedule& schedule, const Step& step, const Fill& fill) {
+  RowItem item = item_of(schedule, fill, step.o, step.lse);
+  const Run& run = run_of(schedule, fill);
+  item.sequence = run.sequence;
+  item.token = run.tokens.at(fill.row - run.row);
+  item.token_step = run.tokens.stride;
+  return item;
+}
+
 /// The tables of one step: those of an operation, and of the fills the rows that start at -inf.
 struct Tables {
   RowTable rows;
@@ -51,7 +61,7 @@ Result<Tables> tables_of(const Schedule& schedule, const Step& step) {
   for (const Fill& fill : step.fills) {
     const Quantity quantity = schedule.buffers[static_cast<size_t>(fill.buffer)].quantity;
     if (step.kind == StepKind::kSink) {
-      rows.push_back(item_of(schedule, fill, step.o, step.lse));
+      rows.push_back(sink_item(schedule, step, fill));
     } else if (step.kind == StepKind::kSinkGradient) {
       rows.push_back(item_of(schedule, fill, step.lse, step.delta));
     } else {
@@ -88,7 +98,9 @@ class CudaProgram final : public RowProgram {
       case StepKind::kMaximum: return rows(RowOp::kMax);
       case StepKind::kPack:
       case StepKind::kUnpack: return rows(RowOp::kCopy);
-      case StepKind::kSink: return rows(RowOp::kSink, sides.sink, head_of(schedule, step));
+      case StepKind::kSink:
+        return tables.rows.run(RowOp::kSink, views, sides.sink, head_of(schedule, step), stream,
+                               sides.lengths.q.data());
       case StepKind::kSinkGradient:
         return tables.rows.sink_gradient(views, sides.sink, sides.dsink, head_of(schedule, step),
                                          stream);

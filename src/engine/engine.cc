@@ -11,14 +11,14 @@
 #include "engine/call.h"
 #include "engine/choose.h"
 #include "engine/executor.h"
+#include "engine/operands.h"
+#include "engine/options.h"
+#include "engine/prepare.h"
+#include "guard/guard.h"
 #include "plan/cache.h"
 
 namespace longspan {
 namespace {
-
-/// Beyond this many ranks every rank proves only that its own schedule equals what the others
-/// derive: building all of them on every rank would grow with the square.
-constexpr int kMostCheckedRanks = 16;
 
 /// Calls kept for problems that come back.
 constexpr size_t kMostCalls = 64;
@@ -27,9 +27,15 @@ Error invalid(std::string message) {
   return {ErrorCode::kInvalidArgument, std::move(message), "engine"};
 }
 
-size_t aligned(size_t bytes) {
-  return (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
-}
+/// What one execution works on.
+struct Task {
+  OperandViews views;
+  Sides sides;
+  const Saved& saved;
+  Workspace workspace;
+  double scale;
+  Stream stream;
+};
 
 /// A problem as it was asked for, and what became of it.
 struct Known {
@@ -40,11 +46,12 @@ struct Known {
 class EngineImpl final : public Engine {
  public:
   EngineImpl(Options options, std::shared_ptr<Communicator> communicator, Device device,
-             std::unique_ptr<Queues> queues)
+             std::unique_ptr<Queues> queues, std::shared_ptr<guard::Report> report)
       : options_(std::move(options)),
         communicator_(std::move(communicator)),
         device_(std::move(device)),
         queues_(std::move(queues)),
+        report_(std::move(report)),
         executor_(*communicator_, *queues_) {}
 
   Result<std::shared_ptr<const Call>> prepare(const Problem& problem) override;
@@ -52,6 +59,8 @@ class EngineImpl final : public Engine {
                  Workspace workspace, Stream&) override;
   Status backward(const Call& call, const BackwardOperands& x, const Saved& saved,
                   Workspace workspace, Stream&) override;
+
+  Status synchronize(Stream& stream) override;
 
   Counters counters() const override {
     Counters result = counters_;
@@ -62,65 +71,32 @@ class EngineImpl final : public Engine {
 
  private:
   Result<std::shared_ptr<const PreparedCall>> build(const Problem& problem) const;
-  Result<Prepared> prepare_direction(const Setting& setting, Direction direction,
-                                     const Selection& selection) const;
   /// Collective: the own failure, else that of another rank or what the ranks disagree on.
   Status agree(std::span<const Fact> facts, const Status& mine);
   /// No further call can match the others'.
   void give_up(const Error& reason);
-  Status run(const Call& call, Direction direction, const OperandViews& views, const Sides& sides,
-             const Saved& saved, Workspace workspace, double scale, Stream stream);
+  Status check_group(const PreparedCall& call) const;
+  /// One execution: checks, then guarded_run().
+  template <class Operands>
+  Status play(const Call& call, Direction direction, const Operands& x, const Saved& saved,
+              Workspace workspace, Stream stream);
+  template <class Operands>
+  Status guarded_run(const PreparedCall& call, Direction direction, const Operands& x,
+                     const Saved& saved, Workspace workspace, Stream stream);
+  Status run(const Prepared& prepared, const Task& task);
+  /// What a guard found, once.
+  Status reported();
 
   Options options_;
   std::shared_ptr<Communicator> communicator_;
   Device device_;
   std::unique_ptr<Queues> queues_;
+  std::shared_ptr<guard::Report> report_;
   Executor executor_;
   std::list<Known> calls_;  // most recent first
   Counters counters_;
   Status broken_;  // why this rank gave up
 };
-
-Result<Prepared> EngineImpl::prepare_direction(const Setting& setting, Direction direction,
-                                               const Selection& selection) const {
-  const int ranks = setting.topology.ranks();
-  const int rank = communicator_->rank();
-  Prepared prepared;
-  // The schedule of rank 0 stands for all: every rank derives it from the same facts.
-  const auto hash = [&](const Schedule& first) {
-    return hash_schedule(first) * 31 + hash_bytes(selection.provider->name());
-  };
-  if (options_.check_schedules && ranks <= kMostCheckedRanks) {
-    std::vector<Schedule> all;
-    for (int r = 0; r < ranks; ++r) {
-      LONGSPAN_TRY(Schedule schedule, selection.strategy->build(setting, direction, r));
-      all.push_back(std::move(schedule));
-    }
-    LONGSPAN_CHECK_OK(check(setting, all));
-    prepared.common_hash = hash(all.front());
-    prepared.schedule = std::move(all[static_cast<size_t>(rank)]);
-  } else {
-    LONGSPAN_TRY(const Schedule first, selection.strategy->build(setting, direction, 0));
-    prepared.common_hash = hash(first);
-    LONGSPAN_TRY(prepared.schedule, selection.strategy->build(setting, direction, rank));
-  }
-  prepared.workspace_bytes = static_cast<size_t>(prepared.schedule.workspace_bytes);
-  if (prepared.schedule.tile_count() > 0) {
-    LONGSPAN_TRY(prepared.plan,
-                 options_.plans->plan(*selection.provider, prepared.schedule.tiles, device_));
-    const size_t scratch = aligned(prepared.plan->workspace_bytes());
-    prepared.schedule.scratch_bytes = static_cast<int64_t>(scratch);
-    prepared.workspace_bytes += static_cast<size_t>(prepared.schedule.queues()) * scratch;
-  }
-  for (const Step& step : prepared.schedule.steps) {
-    for (const Part& part : step.parts) {
-      LONGSPAN_TRY(prepared.staged.emplace_back(), prepared.plan->stage(part.tiles));
-    }
-  }
-  prepared.awaited = awaited_elsewhere(prepared.schedule);
-  LONGSPAN_TRY(prepared.rows, make_row_program(prepared.schedule, device_));
-  return prepared;
-}
 
 Result<std::shared_ptr<const PreparedCall>> EngineImpl::build(const Problem& problem) const {
   LONGSPAN_TRY(Choice choice,
@@ -128,17 +104,29 @@ Result<std::shared_ptr<const PreparedCall>> EngineImpl::build(const Problem& pro
   if (!choice.explanation.ok()) {
     return Error{ErrorCode::kUnsupported, choice.explanation.text(), "selection"};
   }
+  const auto prepare = [&](const Setting& setting, Direction direction,
+                           const Selection& selection) {
+    return prepare_direction(setting, direction, selection, options_, device_,
+                             communicator_->rank());
+  };
   LONGSPAN_TRY(Prepared forward,
-               prepare_direction(choice.setting, Direction::kForward, choice.explanation.forward));
+               prepare(choice.setting, Direction::kForward, choice.explanation.forward));
   std::array<Prepared, 2> directions = {std::move(forward), Prepared()};
   if (!choice.explanation.forward_only) {
-    LONGSPAN_TRY(directions[1], prepare_direction(choice.setting, Direction::kBackward,
-                                                  choice.explanation.backward));
+    LONGSPAN_TRY(directions[1],
+                 prepare(choice.setting, Direction::kBackward, choice.explanation.backward));
   }
-  LONGSPAN_TRY(Slopes slopes, make_default_slopes(choice.setting.problem, device_));
-  return std::make_shared<const PreparedCall>(
-      std::move(choice.setting), std::move(choice.explanation), std::move(directions),
-      communicator_->rank(), !device_.is_cuda(), std::move(slopes));
+  CallParts parts{.problem = problem,
+                  .setting = std::move(choice.setting),
+                  .explanation = std::move(choice.explanation),
+                  .directions = std::move(directions),
+                  .rank = communicator_->rank(),
+                  .on_host = !device_.is_cuda(),
+                  .default_slopes = {},
+                  .guard = {}};
+  LONGSPAN_TRY(parts.default_slopes, make_default_slopes(problem, device_));
+  LONGSPAN_CHECK_OK(add_guard(parts, options_, device_, report_));
+  return std::make_shared<const PreparedCall>(std::move(parts));
 }
 
 void EngineImpl::give_up(const Error& reason) {
@@ -177,89 +165,87 @@ Result<std::shared_ptr<const Call>> EngineImpl::prepare(const Problem& problem) 
   return std::shared_ptr<const Call>(*built);
 }
 
-Status EngineImpl::run(const Call& call, Direction direction, const OperandViews& views,
-                       const Sides& sides, const Saved& saved, Workspace workspace, double scale,
-                       Stream stream) {
-  const auto& prepared_call = static_cast<const PreparedCall&>(call);
-  if (prepared_call.rank() != communicator_->rank()) {
+Status EngineImpl::check_group(const PreparedCall& call) const {
+  if (call.rank() != communicator_->rank()) {
     return invalid(fmt::format("the call was prepared by rank {}; this engine is rank {}",
-                               prepared_call.rank(), communicator_->rank()));
+                               call.rank(), communicator_->rank()));
   }
-  if (call.partition().ranks() != communicator_->size()) {
-    return invalid(fmt::format("the call was prepared for {} ranks; this engine has {}",
-                               call.partition().ranks(), communicator_->size()));
-  }
-  const Prepared& prepared = prepared_call.prepared(direction);
-  const Status status = executor_.run({.schedule = prepared.schedule,
-                                       .plan = prepared.plan.get(),
-                                       .operands = views,
-                                       .saved = saved,
-                                       .workspace = workspace,
-                                       .scale = scale,
-                                       .sides = sides,
-                                       .rows = *prepared.rows,
-                                       .staged = prepared.staged,
-                                       .awaited = prepared.awaited,
-                                       .stream = stream,
-                                       .deadline = options_.deadline});
-  if (!status.ok()) {
-    give_up(status.error());
-    return status;
-  }
-  const int64_t sent = prepared.schedule.bytes_sent();
-  (direction == Direction::kForward ? counters_.bytes_sent_forward
-                                    : counters_.bytes_sent_backward) = sent;
+  if (call.partition().ranks() == communicator_->size()) return {};
+  return invalid(fmt::format("the call was prepared for {} ranks; this engine has {}",
+                             call.partition().ranks(), communicator_->size()));
+}
+
+Status EngineImpl::run(const Prepared& prepared, const Task& task) {
+  LONGSPAN_CHECK_OK(executor_.run({.schedule = prepared.schedule,
+                                   .plan = prepared.plan.get(),
+                                   .operands = task.views,
+                                   .saved = task.saved,
+                                   .workspace = task.workspace,
+                                   .scale = task.scale,
+                                   .sides = task.sides,
+                                   .rows = *prepared.rows,
+                                   .staged = prepared.staged,
+                                   .awaited = prepared.awaited,
+                                   .stream = task.stream,
+                                   .deadline = options_.deadline}));
+  (prepared.schedule.direction == Direction::kForward ? counters_.bytes_sent_forward
+                                                      : counters_.bytes_sent_backward) =
+      prepared.schedule.bytes_sent();
   return {};
 }
 
-/// The tensors that both directions have.
 template <class Operands>
-OperandViews common_views(const Operands& x) {
-  OperandViews views;
-  at(views, Quantity::kQ) = x.q;
-  at(views, Quantity::kK) = x.k;
-  at(views, Quantity::kV) = x.v;
-  at(views, Quantity::kO) = x.o;
-  at(views, Quantity::kLse) = x.lse;
-  return views;
+Status EngineImpl::play(const Call& call, Direction direction, const Operands& x,
+                        const Saved& saved, Workspace workspace, Stream stream) {
+  LONGSPAN_CHECK_OK(broken_);
+  LONGSPAN_CHECK_OK(check_binding(call, x, saved, workspace));
+  const auto& prepared = static_cast<const PreparedCall&>(call);
+  LONGSPAN_CHECK_OK(check_group(prepared));
+  const Status earlier = reported();
+  const Status status = guarded_run(prepared, direction, x, saved, workspace, stream);
+  if (!status.ok()) give_up(status.error());
+  LONGSPAN_CHECK_OK(status);
+  LONGSPAN_CHECK_OK(earlier);
+  return device_.is_cuda() ? Status() : reported();
 }
 
-/// Side operands with the problem's values where the caller gives none.
-Sides resolved(const PreparedCall& call, const SideOperands& side) {
-  const Problem& problem = call.problem();
-  Sides sides;
-  sides.sink = side.sink;
-  sides.terms.softcap = side.softcap.value_or(problem.softcap);
-  sides.terms.slopes = side.slopes.data != nullptr ? side.slopes : call.default_slopes();
-  sides.terms.bias = side.bias;
-  sides.terms.modification = problem.modification.functions.get();
-  sides.terms.dropout = side.dropout.value_or(problem.dropout_values());
-  return sides;
+template <class Operands>
+Status EngineImpl::guarded_run(const PreparedCall& call, Direction direction, const Operands& x,
+                               const Saved& saved, Workspace workspace, Stream stream) {
+  const Task task{.views = views_of(x),
+                  .sides = sides_of(call, x),
+                  .saved = saved,
+                  .workspace = workspace,
+                  .scale = x.scale,
+                  .stream = stream};
+  const guard::Guard* const guard = call.guard();
+  if (guard == nullptr) return run(call.prepared(direction), task);
+  void* const scratch = call.guard_scratch(direction, workspace);
+  LONGSPAN_CHECK_OK(guard->check(guard::arrays_of(x.side.lengths), scratch, stream));
+  LONGSPAN_CHECK_OK(run(call.prepared(direction), task));
+  return guard->poison(outputs_of(x), scratch, stream);
 }
 
 Status EngineImpl::forward(const Call& call, const ForwardOperands& x, const Saved& saved,
                            Workspace workspace, Stream& stream) {
-  LONGSPAN_CHECK_OK(broken_);
-  LONGSPAN_CHECK_OK(check_binding(call, x, saved, workspace));
-  OperandViews views = common_views(x);
-  at(views, Quantity::kMaxLogit) = x.max_logit;
-  const Sides sides = resolved(static_cast<const PreparedCall&>(call), x.side);
-  return run(call, Direction::kForward, views, sides, saved, workspace, x.scale, stream);
+  return play(call, Direction::kForward, x, saved, workspace, stream);
 }
 
 Status EngineImpl::backward(const Call& call, const BackwardOperands& x, const Saved& saved,
                             Workspace workspace, Stream& stream) {
+  return play(call, Direction::kBackward, x, saved, workspace, stream);
+}
+
+Status EngineImpl::reported() {
+  const std::optional<guard::Violation> violation = report_->take();
+  return violation ? Status(guard::error_of(*violation)) : Status();
+}
+
+Status EngineImpl::synchronize(Stream& stream) {
   LONGSPAN_CHECK_OK(broken_);
-  LONGSPAN_CHECK_OK(check_binding(call, x, saved, workspace));
-  OperandViews views = common_views(x);
-  at(views, Quantity::kDout) = x.dout;
-  at(views, Quantity::kDq) = x.dq;
-  at(views, Quantity::kDk) = x.dk;
-  at(views, Quantity::kDv) = x.dv;
-  Sides sides = resolved(static_cast<const PreparedCall&>(call), x.side);
-  sides.dsink = x.dsink;
-  sides.dbias = x.dbias;
-  return run(call, Direction::kBackward, views, sides, saved, workspace, x.scale, stream);
+  LONGSPAN_CHECK_OK(longspan::synchronize(device_, stream));
+  LONGSPAN_CHECK_OK(communicator_->health());
+  return reported();
 }
 
 }  // namespace
@@ -267,35 +253,13 @@ Status EngineImpl::backward(const Call& call, const BackwardOperands& x, const S
 Result<std::unique_ptr<Engine>> Engine::create(Options options,
                                                std::shared_ptr<Communicator> communicator,
                                                Device device) {
-  if (!communicator) return invalid("communicator is null; make one (communicator.h)");
-  if (!device.is_cuda() && !device.workers) {
-    return invalid("device has no worker threads; use cpu_device()");
-  }
-  if (communicator->size() > 1 && communicator->on_device() != device.is_cuda()) {
-    return invalid(fmt::format("communicator {} moves {} memory and the device is {}; use {}",
-                               communicator->name(), communicator->on_device() ? "device" : "host",
-                               device.name,
-                               device.is_cuda() ? "peer or nccl" : "threads, mpi or callback"));
-  }
-  if (options.deadline.count() <= 0) {
-    return invalid(fmt::format("deadline {} ms: must be positive", options.deadline.count()));
-  }
-  if (options.head_slices < 1 || options.head_slices > kMostHeadSlices) {
-    return invalid(
-        fmt::format("head_slices {}: from 1 to {}", options.head_slices, kMostHeadSlices));
-  }
-  for (const std::string* strategy : {&options.forward.strategy, &options.backward.strategy}) {
-    if (*strategy == "auto") continue;
-    if (strategy == &options.backward.strategy && *strategy == kNoStrategy) continue;
-    LONGSPAN_TRY([[maybe_unused]] const Strategy* const found, find_strategy(*strategy));
-  }
-  if (options.partition != "auto") {
-    LONGSPAN_TRY([[maybe_unused]] const PartitionKind kind, parse_partition(options.partition));
-  }
+  LONGSPAN_CHECK_OK(check_options(options, communicator.get(), device));
   if (!options.plans) options.plans = make_plan_cache();
   LONGSPAN_TRY(std::unique_ptr<Queues> queues, make_queues(device, communicator->has_own_device()));
+  LONGSPAN_TRY(std::shared_ptr<guard::Report> report, guard::make_report(device));
   return std::unique_ptr<Engine>(new EngineImpl(std::move(options), std::move(communicator),
-                                                std::move(device), std::move(queues)));
+                                                std::move(device), std::move(queues),
+                                                std::move(report)));
 }
 
 }  // namespace longspan

@@ -124,7 +124,8 @@ Status Executor::attend(const Execution& x, const Step& step) {
                                          .terms = terms,
                                          .max_logit = view_or_none(step.max_logit),
                                          .stream = stream,
-                                         .staged = staged},
+                                         .staged = staged,
+                                         .lengths = x.sides.lengths},
                                         scratch));
       continue;
     }
@@ -143,7 +144,8 @@ Status Executor::attend(const Execution& x, const Step& step) {
                                         .terms = terms,
                                         .dbias = x.sides.dbias,
                                         .stream = stream,
-                                        .staged = staged},
+                                        .staged = staged,
+                                        .lengths = x.sides.lengths},
                                        scratch));
   }
   return {};

@@ -28,6 +28,7 @@ struct Sides {
   ScoreTerms terms;  // head_begin: set step by step
   TensorView sink;   // absent: a logit of 0
   TensorView dsink, dbias;
+  ActualLengths lengths;  // where the schedule's tiles end at them
 };
 
 /// Everything that one execution needs.

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -8,6 +9,15 @@
 
 namespace longspan {
 namespace {
+
+/// The rows of a fill whose tokens are there in this call: the first ones.
+Fill live(const Schedule& schedule, Fill fill, const ActualLengths& lengths) {
+  if (lengths.q.empty()) return fill;
+  const Run& run = run_of(schedule, fill);
+  const int64_t there = clip(run.tokens, lengths.q[static_cast<size_t>(run.sequence)]).size();
+  fill.rows = std::clamp<int64_t>(run.row + there - fill.row, 0, fill.rows);
+  return fill;
+}
 
 class HostProgram final : public RowProgram {
  public:
@@ -43,8 +53,8 @@ class HostProgram final : public RowProgram {
         return {};
       case StepKind::kSink:
         for (const Fill& rows : step.fills) {
-          sink_rows(view(step.o), view(step.lse), sides.sink, head_of(schedule, step), rows,
-                    *workers_);
+          sink_rows(view(step.o), view(step.lse), sides.sink, head_of(schedule, step),
+                    live(schedule, rows, sides.lengths), *workers_);
         }
         return {};
       case StepKind::kSinkGradient:
@@ -72,6 +82,13 @@ bool starts_lowest(Quantity quantity) {
 
 int64_t head_of(const Schedule& schedule, const Step& step) {
   return schedule.buffers[static_cast<size_t>(step.lse)].head_begin;
+}
+
+const Run& run_of(const Schedule& schedule, const Fill& fill) {
+  const std::vector<Run>& runs = schedule.buffers[static_cast<size_t>(fill.buffer)].runs;
+  const auto after = std::upper_bound(runs.begin(), runs.end(), fill.row,
+                                      [](int64_t row, const Run& run) { return row < run.row; });
+  return *(after - 1);
 }
 
 Error not_a_row_step(const Step& step) {

@@ -27,6 +27,8 @@ class RowProgram {
 bool starts_lowest(Quantity quantity);
 /// The first of the problem's query heads that a sink step works on.
 int64_t head_of(const Schedule& schedule, const Step& step);
+/// The run that the rows of a fill belong to.
+const Run& run_of(const Schedule& schedule, const Fill& fill);
 Error not_a_row_step(const Step& step);
 
 Result<std::shared_ptr<const RowProgram>> make_row_program(const Schedule& schedule,

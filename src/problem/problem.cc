@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -165,6 +166,18 @@ Status check_pages(const Problem& p) {
   return {};
 }
 
+/// Actual lengths are int32.
+Status check_device_lengths(const Problem& p) {
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  for (size_t i = 0; p.device_lengths && i < p.lengths.sequences.size(); ++i) {
+    const Sequence& s = p.lengths.sequences[i];
+    if (std::max(s.q_length, s.k_length) <= kMost) continue;
+    return invalid(fmt::format("device_lengths: sequence {} has capacity {}; at most {}", i,
+                               std::max(s.q_length, s.k_length), kMost));
+  }
+  return {};
+}
+
 Status check_capacity(const Capacity& capacity, const Capacity& needed) {
   if (capacity.tokens_q >= needed.tokens_q && capacity.tokens_k >= needed.tokens_k &&
       capacity.sequences >= needed.sequences) {
@@ -226,6 +239,7 @@ Result<Problem> validated(Problem problem) {
   LONGSPAN_CHECK_OK(check_size(problem));
   LONGSPAN_CHECK_OK(check_mask(problem));
   LONGSPAN_CHECK_OK(check_pages(problem));
+  LONGSPAN_CHECK_OK(check_device_lengths(problem));
   const bool any_prefix = std::any_of(problem.prefix.begin(), problem.prefix.end(),
                                       [](int64_t keys) { return keys != 0; });
   if (!any_prefix) problem.prefix.clear();

@@ -152,6 +152,7 @@ void set_scores(Problem& problem, const ProblemFields& fields) {
   problem.deterministic = flag(fields, "deterministic");
   problem.invariant = flag(fields, "invariant");
   problem.max_logit = flag(fields, "max_logit");
+  problem.device_lengths = flag(fields, "device_lengths");
 }
 
 }  // namespace
@@ -246,6 +247,7 @@ std::string Problem::text() const {
   if (deterministic) text += " deterministic=true";
   if (invariant) text += " invariant=true";
   if (max_logit) text += " max_logit=true";
+  if (device_lengths) text += " device_lengths=true";
   if (!prefix.empty()) text += fmt::format(" prefix={}", fmt::join(prefix, ","));
   if (chunk != 0) text += fmt::format(" chunk={}", chunk);
   return text;

@@ -10,6 +10,7 @@ Features features_of(const Problem& p, Direction direction) {
                     .dropout = p.dropout != 0,
                     .max_logit = p.max_logit && direction == Direction::kForward,
                     .paged = p.page != 0,
+                    .device_lengths = p.device_lengths,
                     .deterministic = p.deterministic || p.invariant,
                     .fp8 = p.fp8,
                     .modification = {}};

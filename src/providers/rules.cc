@@ -110,6 +110,23 @@ Status fits_rows(const TileProblem& problem, int64_t rows_q, const TensorView& k
   return {};
 }
 
+/// Every tile's sequence has a length on both sides.
+Status fits_lengths(const TileProblem& problem, const ActualLengths& lengths,
+                    std::span<const PlacedTile> tiles) {
+  if (!problem.features.device_lengths) {
+    if (lengths.q.empty() && lengths.k.empty()) return {};
+    return invalid("lengths are given, the plan was prepared without: leave them out");
+  }
+  const auto known = static_cast<int64_t>(std::min(lengths.q.size(), lengths.k.size()));
+  for (size_t i = 0; i < tiles.size(); ++i) {
+    const int64_t sequence = tiles[i].tile.sequence;
+    if (sequence >= 0 && sequence < known) continue;
+    return invalid(
+        fmt::format("tile {} is of sequence {}, lengths are given of {}", i, sequence, known));
+  }
+  return {};
+}
+
 Status fits_direction(const TileProblem& problem, Direction direction) {
   if (problem.direction == direction) return {};
   return invalid(fmt::format("the plan was prepared for {}, not for {}", name(problem.direction),
@@ -206,6 +223,7 @@ Status fits(const TileProblem& p, const ForwardTiles& t, Carries carries) {
   LONGSPAN_CHECK_OK(fits_results(p, carries, {{"o", t.o, rows_q, p.heads_q, p.dim_v}}));
   LONGSPAN_CHECK_OK(fits_carries(p.dtype, carries, {{"lse", t.lse, rows_q, p.heads_q, 1}}));
   LONGSPAN_CHECK_OK(fits_rows(p, rows_q, t.k, t.tiles));
+  LONGSPAN_CHECK_OK(fits_lengths(p, t.lengths, t.tiles));
   return fits_terms(p, t, carries);
 }
 
@@ -229,6 +247,7 @@ Status fits(const TileProblem& p, const BackwardTiles& t, Carries carries) {
                                   {"dk", t.dk, rows_k, p.heads_kv, p.dim_qk},
                                   {"dv", t.dv, rows_k, p.heads_kv, p.dim_v}}));
   LONGSPAN_CHECK_OK(fits_rows(p, rows_q, t.k, t.tiles));
+  LONGSPAN_CHECK_OK(fits_lengths(p, t.lengths, t.tiles));
   return fits_terms(p, t, carries);
 }
 

@@ -44,6 +44,16 @@ inline Range query_heads(const TileProblem& problem, int64_t head) {
   return {std::max<int64_t>(first, 0), std::min(last, problem.heads_q)};
 }
 
+/// What of a tile is there in a call of these lengths. Its band stays: a tile only loses its last
+/// tokens.
+inline PlacedTile live(PlacedTile placed, const ActualLengths& lengths) {
+  Tile& tile = placed.tile;
+  const auto sequence = static_cast<size_t>(tile.sequence);
+  if (!lengths.q.empty()) tile.q = clip(tile.q, lengths.q[sequence]);
+  if (!lengths.k.empty()) tile.k = clip(tile.k, lengths.k[sequence]);
+  return placed;
+}
+
 /// Query q sees key k in `band` iff key k sees query q in this one.
 inline Band transposed(Band band) {
   return {-std::min(band.hi, kUnbounded), -std::max(band.lo, -kUnbounded)};

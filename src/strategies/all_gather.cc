@@ -7,6 +7,7 @@ namespace longspan {
 namespace {
 
 Verdict consider(const Setting& setting, Direction) {
+  if (auto decline = needs_known_lengths(setting.problem)) return *decline;
   if (auto decline = varies_with_ranks(setting, "all_gather", setting.topology.ranks()))
     return *decline;
   return Offer{"all visible keys and values at once; memory grows with the whole sequence"};

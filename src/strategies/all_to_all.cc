@@ -11,6 +11,7 @@ namespace longspan {
 namespace {
 
 Verdict consider(const Setting& setting, Direction) {
+  if (auto decline = needs_known_lengths(setting.problem)) return *decline;
   const Problem& p = setting.problem;
   const int ranks = setting.topology.ranks();
   if (p.invariant && p.heads_kv < ranks) {

@@ -123,6 +123,13 @@ std::optional<Decline> varies_with_ranks(const Setting& setting, std::string_vie
                              strategy, groups)};
 }
 
+std::optional<Decline> needs_known_lengths(const Problem& problem) {
+  if (!problem.device_lengths || problem.align == Align::kTopLeft) return std::nullopt;
+  return Decline{DeclineCode::kDeviceLengths,
+                 "align=bottom_right with device_lengths: the diagonal starts at lengths that only "
+                 "the device knows; use align=top_left, or promise uniform_lengths"};
+}
+
 Schedule emit(const Setting& setting, Direction direction, int rank, std::string_view strategy,
               Arrangement arrangement) {
   Emission emission(setting, direction, rank, strategy, arrangement);

@@ -28,6 +28,9 @@ struct Arrangement {
 std::optional<Decline> varies_with_ranks(const Setting& setting, std::string_view strategy,
                                          int groups);
 
+/// The decline of a problem for which no schedule of capacities can be right.
+std::optional<Decline> needs_known_lengths(const Problem& problem);
+
 /// The schedule of one rank and direction. ways * rings == ranks.
 Schedule emit(const Setting& setting, Direction direction, int rank, std::string_view strategy,
               Arrangement arrangement);

@@ -6,10 +6,11 @@
 namespace longspan {
 namespace {
 
-Verdict consider(const Setting&, Direction direction) {
+Verdict consider(const Setting& setting, Direction direction) {
   if (direction == Direction::kForward) {
     return Decline{DeclineCode::kDirection, "backward only; use all_to_all forward"};
   }
+  if (auto decline = needs_known_lengths(setting.problem)) return *decline;
   return Offer{"one packed exchange to head layout, one back"};
 }
 

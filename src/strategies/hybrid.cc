@@ -28,6 +28,7 @@ Verdict consider(const Setting& setting, Direction) {
                       rank, node, ways, rank / ways)};
     }
   }
+  if (auto decline = needs_known_lengths(setting.problem)) return *decline;
   if (auto decline = varies_with_ranks(setting, "hybrid", nodes)) return *decline;
   return Offer{fmt::format("all_to_all over {} ranks inside each of {} nodes, ring between them",
                            ways, nodes)};

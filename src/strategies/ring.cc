@@ -7,6 +7,7 @@ namespace longspan {
 namespace {
 
 Verdict consider(const Setting& setting, Direction) {
+  if (auto decline = needs_known_lengths(setting.problem)) return *decline;
   if (auto decline = varies_with_ranks(setting, "ring", setting.topology.ranks())) return *decline;
   return Offer{"keys and values of one other rank at a time, overlapped with the tiles"};
 }

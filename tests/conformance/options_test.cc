@@ -69,6 +69,13 @@ bool has(const std::vector<Option>& chosen, const char* key) {
                      [&](const Option& option) { return option.key == key; });
 }
 
+/// Whether device_lengths meet what needs lengths that are known ahead.
+bool needs_known_lengths(const std::vector<Option>& chosen) {
+  if (!has(chosen, "device_lengths")) return false;
+  return has(chosen, "align") ||
+         std::find(chosen.begin(), chosen.end(), Option{"mask", "bottom_right"}) != chosen.end();
+}
+
 bool sums_over_ranks(const std::string& strategy) {
   return strategy == "ring" || strategy == "all_gather" || strategy == "hybrid";
 }
@@ -78,6 +85,7 @@ std::vector<DeclineCode> expected_declines(const std::vector<Option>& chosen, co
   std::vector<DeclineCode> codes;
   if (has(chosen, "fp8")) codes.push_back(DeclineCode::kFp8);
   if (has(chosen, "page") && c.backward != kNoStrategy) codes.push_back(DeclineCode::kPage);
+  if (needs_known_lengths(chosen)) codes.push_back(DeclineCode::kDeviceLengths);
   const bool sums = sums_over_ranks(c.forward) || sums_over_ranks(c.backward);
   if (has(chosen, "invariant") && c.ranks > 1 && sums) codes.push_back(DeclineCode::kInvariant);
   return codes;
@@ -98,8 +106,8 @@ bool is_elsewhere(DeclineCode code) {
 
 void expect_declined_with(const Case& c, const tool::Inputs& inputs,
                           const std::vector<DeclineCode>& codes) {
-  const auto explained =
-      explain(inputs.problem, Topology::blocks(c.ranks, c.nodes), shared_device(), options_of(c));
+  const auto explained = explain(inputs.declared(), Topology::blocks(c.ranks, c.nodes),
+                                 shared_device(), options_of(c));
   ASSERT_TRUE(explained.ok()) << explained.error().text();
   ASSERT_FALSE(explained->ok());
   int matching = 0;

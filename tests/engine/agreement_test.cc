@@ -76,7 +76,7 @@ TEST(Agreement, DifferentProblems) {
   for (const char* key :
        {"window=4,0", "prefix=3,0", "chunk=7", "softcap=5", "alibi=default", "bias=b,1",
         "sink=off_by_one", "dropout=0.1", "dropout_seed=4", "fp8=current", "deterministic=true",
-        "invariant=true", "max_logit=true"}) {
+        "invariant=true", "max_logit=true", "device_lengths=true"}) {
     const std::string text(key);
     expect_disagreement({.problem = "dtype=f32 heads=4/2 " + text + rest},
                         text.substr(0, text.find('=')));

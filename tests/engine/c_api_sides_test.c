@@ -1,4 +1,5 @@
-/* Sinks, largest logits, dropout and paged keys through the C interface, on one rank. */
+/* Sinks, largest logits, dropout, paged keys and lengths of calls through the C interface, on one
+ * rank. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -185,6 +186,32 @@ static void test_pages(longspan_device* device) {
   free_setup(&s);
 }
 
+static int32_t forward_of(Setup* s, const int32_t* lengths, Run* run) {
+  longspan_error error = {0, ""};
+  const longspan_sides sides = {.lengths_q = lengths, .lengths_k = lengths};
+  const longspan_tensor q = rows(q_data, kDim), k = rows(k_data, kDim), v = rows(v_data, kDim);
+  const longspan_tensor o = rows(run->o, kDim), lse = rows(run->lse, 1);
+  return longspan_forward(s->engine, s->call, &q, &k, &v, &o, &lse, &sides, s->saved,
+                          s->workspace[0], s->bytes[0], &error);
+}
+
+static void test_lengths(longspan_device* device) {
+  static Run plain, run;
+  const longspan_sides none = {0};
+  both(device, "dtype=f32 heads=2/2 dim=4 lengths=4 padded=6 kv_padded=6 mask=causal", &none,
+       &plain);
+  Setup s = make_setup(device,
+                       "dtype=f32 heads=2/2 dim=4 lengths=6 mask=causal device_lengths=true", NULL);
+  static const int32_t four = 4, seven = 7, six = 6;
+  expect(forward_of(&s, NULL, &run) == LONGSPAN_INVALID_ARGUMENT, "lengths are needed");
+  expect(forward_of(&s, &four, &run) == LONGSPAN_OK, "lengths within capacity");
+  expect(memcmp(plain.o, run.o, sizeof plain.o) == 0, "tokens behind the length are padding");
+  expect(forward_of(&s, &seven, &run) == LONGSPAN_GUARD_FAILED, "beyond the capacity");
+  expect(isnan(run.o[0]) && isnan(run.lse[0]), "outputs are NaN");
+  expect(forward_of(&s, &six, &run) == LONGSPAN_OK, "the next call is as any other");
+  free_setup(&s);
+}
+
 int main(void) {
   longspan_device* device = NULL;
   expect(longspan_device_cpu(2, &device, NULL) == LONGSPAN_OK, "device");
@@ -197,6 +224,7 @@ int main(void) {
   test_sink(device);
   test_dropout(device);
   test_pages(device);
+  test_lengths(device);
   longspan_device_free(device);
   printf(failures == 0 ? "PASS\n" : "%d failures\n", failures);
   return failures == 0 ? 0 : 1;

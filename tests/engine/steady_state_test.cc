@@ -51,18 +51,20 @@ void operator delete[](void* data, std::size_t, std::align_val_t) noexcept { std
 namespace longspan::testkit {
 namespace {
 
-class SteadyState : public testing::TestWithParam<std::tuple<StrategyPair, const char*>> {};
+class SteadyState
+    : public testing::TestWithParam<std::tuple<StrategyPair, const char*, const char*>> {};
 
 TEST_P(SteadyState, NothingIsAllocated) {
   constexpr int kRanks = 4;
-  const auto& [pair, provider] = GetParam();
-  const Case c{.problem = "dtype=bf16 heads=4/2 dim=24 lengths=150,0,31 mask=causal",
-               .ranks = kRanks,
-               .nodes = 2,
-               .forward = pair.forward,
-               .backward = pair.backward,
-               .partition = "zigzag",
-               .provider = provider};
+  const auto& [pair, provider, more] = GetParam();
+  const Case c{
+      .problem = std::string("dtype=bf16 heads=4/2 dim=24 lengths=150,0,31 mask=causal") + more,
+      .ranks = kRanks,
+      .nodes = 2,
+      .forward = pair.forward,
+      .backward = pair.backward,
+      .partition = "zigzag",
+      .provider = provider};
   const tool::Inputs inputs = inputs_of(c);
   std::atomic<int> warm = 0;
   std::atomic<int> done = 0;
@@ -74,7 +76,7 @@ TEST_P(SteadyState, NothingIsAllocated) {
     threads.emplace_back([&, communicator] {
       const auto engine = Engine::create(options_of(c), communicator, shared_device()).value();
       Flight flight =
-          make_flight(inputs, engine->prepare(inputs.problem).value(), communicator->rank());
+          make_flight(inputs, engine->prepare(inputs.declared()).value(), communicator->rank());
       const ForwardOperands ahead = flight.forward_operands();
       const BackwardOperands back = flight.backward_operands();
       const Saved saved = flight.saved_pointers();
@@ -106,7 +108,8 @@ TEST_P(SteadyState, NothingIsAllocated) {
 
 INSTANTIATE_TEST_SUITE_P(Strategies, SteadyState,
                          testing::Combine(testing::ValuesIn(diagonal_pairs()),
-                                          testing::Values("cpu/tiled", "cpu/reference")));
+                                          testing::Values("cpu/tiled", "cpu/reference"),
+                                          testing::Values("", " device_lengths=true")));
 
 }  // namespace
 }  // namespace longspan::testkit

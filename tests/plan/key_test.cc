@@ -80,6 +80,7 @@ TEST(PlanKey, EveryFieldTellsKeysApart) {
       [](PlanKey& k) { k.problem.features.dropout = true; },
       [](PlanKey& k) { k.problem.features.max_logit = true; },
       [](PlanKey& k) { k.problem.features.paged = true; },
+      [](PlanKey& k) { k.problem.features.device_lengths = true; },
       [](PlanKey& k) { k.problem.features.deterministic = true; },
       [](PlanKey& k) { k.problem.features.fp8 = Fp8::kCurrent; },
       [](PlanKey& k) { k.problem.features.modification = "square"; },

@@ -139,6 +139,7 @@ TEST(ProblemErrors, ValuesOutOfRange) {
       {"deterministic", "yes"},
       {"invariant", "1"},
       {"max_logit", "True"},
+      {"device_lengths", "1"},
   };
   for (const auto& [key, value] : kBad) {
     const std::string start =

@@ -89,7 +89,8 @@ TEST(ProblemText, CanonicalPrintStartsWithFiveKeysAndLeavesDefaultsOut) {
       parsed("mask=none lengths=16 dim_v=8 dim=8 heads=4/2 dtype=f32 scale=0.35355339059327373 "
              "kv_lengths=16 padded=16 kv_padded=16 tokens=16 kv_tokens=16 layout=bshd "
              "align=top_left window=-1,-1 softcap=0 alibi=none bias=none sink=none dropout=0 "
-             "page=0 fp8=none deterministic=false invariant=false max_logit=false")
+             "page=0 fp8=none deterministic=false invariant=false max_logit=false "
+             "device_lengths=false")
           .text(),
       std::string(kRequired) + " mask=none");
 }
@@ -99,7 +100,8 @@ TEST(ProblemText, CanonicalPrintFollowsTheOrderOfTheTable) {
       "dtype=f16 heads=8/4 dim=16 lengths=4,5 mask=causal dim_v=8 kv_lengths=6,7 "
       "align=bottom_right window=3,0 padded=5,5 kv_padded=32,16 tokens=11 kv_tokens=50 scale=0.5 "
       "softcap=30 alibi=default bias=b,1 sink=learnable dropout=0.5 dropout_seed=7 page=16 "
-      "fp8=current deterministic=true invariant=true max_logit=true prefix=2,0 chunk=3";
+      "fp8=current deterministic=true invariant=true max_logit=true device_lengths=true prefix=2,0 "
+      "chunk=3";
   EXPECT_EQ(parsed(text).text(), text);
   EXPECT_EQ(parsed("dtype=f32 heads=1/1 dim=4 lengths=4,4 mask=none layout=sbhd").text(),
             "dtype=f32 heads=1/1 dim=4 lengths=4,4 mask=none layout=sbhd");
@@ -122,7 +124,8 @@ TEST(ProblemText, WhiteSpaceOfAnyKindSeparates) {
 TEST(ProblemText, ScoreKeysFillTheirFields) {
   const Problem p = parsed_with(
       "window=128,0 softcap=30 alibi=default bias=1,h sink=learnable dropout=0.25 dropout_seed=3 "
-      "deterministic=true invariant=true max_logit=true prefix=5 chunk=32");
+      "deterministic=true invariant=true max_logit=true device_lengths=true prefix=5 "
+      "chunk=32");
   EXPECT_EQ(p.window_left, 128);
   EXPECT_EQ(p.window_right, 0);
   EXPECT_EQ(p.softcap, 30);
@@ -131,7 +134,7 @@ TEST(ProblemText, ScoreKeysFillTheirFields) {
   EXPECT_EQ(p.sink, Sink::kLearnable);
   EXPECT_EQ(p.dropout, 0.25);
   EXPECT_EQ(p.dropout_seed, 3u);
-  EXPECT_TRUE(p.deterministic && p.invariant && p.max_logit);
+  EXPECT_TRUE(p.deterministic && p.invariant && p.max_logit && p.device_lengths);
   EXPECT_EQ(p.prefix, std::vector<int64_t>{5});
   EXPECT_EQ(p.chunk, 32);
   EXPECT_EQ(parsed_with("fp8=mxfp8").fp8, Fp8::kMxfp8);

@@ -115,6 +115,33 @@ TEST(Whole, ResultsAreOfTheProblemsTypeAndDeltaMayBeLeftOut) {
               HasSubstr("o is f32"));
 }
 
+/// What plans take whose calls bring lengths, whoever makes them.
+TEST(Lengths, AreGivenExactlyWhereThePlanAsksForThem) {
+  Case c = one_tile(10, 12, {});
+  c.tiles[0].tile.sequence = 1;
+  const Inputs in = make_inputs(c, 1);
+  const Carry carry = empty_carry(c, DType::kF32);
+  const std::vector<int32_t> two = {0, 7};
+  const std::vector<int32_t> one = {7};
+  ForwardTiles call{in.q.view(),      in.k.view(), in.v.view(), carry.o.view(),
+                    carry.lse.view(), c.tiles,     c.scale};
+  TileProblem problem = c.problem;
+  const auto refusal = [&] {
+    const Status status = fits(problem, call, Carries::kAccumulator);
+    return status.ok() ? "accepted" : status.error().message;
+  };
+  EXPECT_EQ(refusal(), "accepted");
+  call.lengths = {.q = two, .k = two};
+  EXPECT_THAT(refusal(), HasSubstr("prepared without: leave them out"));
+  problem.features.device_lengths = true;
+  EXPECT_EQ(refusal(), "accepted");
+  for (const ActualLengths& lengths :
+       {ActualLengths{}, {.q = two, .k = {}}, {.q = one, .k = two}, {.q = two, .k = one}}) {
+    call.lengths = lengths;
+    EXPECT_THAT(refusal(), HasSubstr("tile 0 is of sequence 1, lengths are given of"));
+  }
+}
+
 struct Misuse {
   const char* message;
   std::function<void(ForwardTiles&)> change;

@@ -64,6 +64,12 @@ T required(Result<T> result) {
   throw std::runtime_error(result.error().text());
 }
 
+tool::Source source_of(const Case& c) {
+  tool::Source source = required(tool::resolve_source(c.problem, "", c.seed));
+  source.problem.modification = modification_named(c.modification);
+  return source;
+}
+
 }  // namespace
 
 std::string text(const Case& c) {
@@ -89,10 +95,17 @@ Options options_of(const Case& c) {
   return options;
 }
 
-tool::Inputs inputs_of(const Case& c) {
-  tool::Source source = required(tool::resolve_source(c.problem, "", c.seed));
-  source.problem.modification = modification_named(c.modification);
-  return required(tool::make_inputs(source));
+tool::Inputs inputs_of(const Case& c) { return required(tool::make_inputs(source_of(c))); }
+
+tool::Inputs inputs_of(const Case& c, std::vector<int32_t> q, std::vector<int32_t> k) {
+  tool::Source source = source_of(c);
+  source.uniform_lengths = true;  // every token has values
+  tool::Inputs inputs = required(tool::make_inputs(source));
+  inputs.lengths_q = std::move(q);
+  inputs.lengths_k = std::move(k);
+  inputs.problem =
+      required(with_lengths(inputs.declared(), {.q = inputs.lengths_q, .k = inputs.lengths_k}));
+  return inputs;
 }
 
 Result<tool::GroupResults> run_case(const Case& c, const tool::Inputs& inputs, const Device& device,
@@ -133,8 +146,8 @@ std::vector<tool::NamedMeasure> expect_right(const tool::Inputs& inputs,
 
 void expect_declined(const Case& c) {
   const tool::Inputs inputs = inputs_of(c);
-  const auto explained =
-      explain(inputs.problem, Topology::blocks(c.ranks, c.nodes), shared_device(), options_of(c));
+  const auto explained = explain(inputs.declared(), Topology::blocks(c.ranks, c.nodes),
+                                 shared_device(), options_of(c));
   ASSERT_TRUE(explained.ok()) << explained.error().text();
   EXPECT_FALSE(explained->ok());
   std::vector<NamedDecline> declines = explained->forward.declines;

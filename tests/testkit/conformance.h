@@ -42,6 +42,9 @@ Options options_of(const Case& c);
 /// A test's own problem text must be right: fails the test and throws otherwise.
 tool::Inputs inputs_of(const Case& c);
 
+/// The same with actual lengths of the test's own; the problem has device_lengths.
+tool::Inputs inputs_of(const Case& c, std::vector<int32_t> q, std::vector<int32_t> k);
+
 /// Runs forward, and backward unless that is "none", with ranks as threads. Padding, outputs, saved
 /// buffers and workspace start as NaN.
 Result<tool::GroupResults> run_case(const Case& c, const tool::Inputs& inputs, const Device& device,

@@ -19,7 +19,8 @@ const Shard& shard_of(const Partition& partition, tool::Side side, int rank) {
   return side == tool::Side::kQuery ? partition.q(rank) : partition.k(rank);
 }
 
-tool::Tensor input(const Call& call, const char* name, const tool::Tensor& whole, int rank) {
+tool::Tensor input(const tool::Inputs& inputs, const Call& call, const char* name,
+                   const tool::Tensor& whole, int rank) {
   const Problem& problem = call.problem();
   const tool::TensorSpec spec = tool::tensor_spec(problem, name);
   const Shard& shard = shard_of(call.partition(), spec.side, rank);
@@ -28,7 +29,7 @@ tool::Tensor input(const Call& call, const char* name, const tool::Tensor& whole
                                         ? call.partition().q_indices(problem, rank)
                                         : call.partition().k_indices(problem, rank);
   tool::scatter_rows(whole.view, tensor.view, rows);
-  tool::poison_padding(tensor, shard);
+  tool::poison_padding(tensor, rows, tool::token_rows(inputs.problem, spec.side));
   return tensor;
 }
 
@@ -72,10 +73,10 @@ Flight make_flight(const tool::Inputs& inputs, std::shared_ptr<const Call> call,
   static_cast<tool::ResultTensors&>(flight) = tool::make_rank_results(*call, rank);
   for (const auto& [name, tensor] : tool::present(flight)) tool::poison(*tensor);
   flight.side = tool::side_operands(inputs);
-  flight.q = input(*call, "q", inputs.q, rank);
-  flight.k = input(*call, "k", inputs.k, rank);
-  flight.v = input(*call, "v", inputs.v, rank);
-  flight.dout = input(*call, "dout", inputs.dout, rank);
+  flight.q = input(inputs, *call, "q", inputs.q, rank);
+  flight.k = input(inputs, *call, "k", inputs.k, rank);
+  flight.v = input(inputs, *call, "v", inputs.v, rank);
+  flight.dout = input(inputs, *call, "dout", inputs.dout, rank);
   for (const BufferSpec& spec : call->saved_layout()) {
     if (!spec.alias.empty()) continue;
     int64_t bytes = size_of(spec.dtype);

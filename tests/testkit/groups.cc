@@ -37,7 +37,7 @@ Result<tool::GroupResults> play_flights(const Case& c, const tool::Inputs& input
     ranks[static_cast<size_t>(rank)] = [&]() -> Result<tool::RankResults> {
       LONGSPAN_TRY(const auto engine,
                    Engine::create(options_of(c), std::move(communicator), shared_device()));
-      LONGSPAN_TRY(auto call, engine->prepare(inputs.problem));
+      LONGSPAN_TRY(auto call, engine->prepare(inputs.declared()));
       Flight flight = make_flight(inputs, std::move(call), rank);
       LONGSPAN_CHECK_OK(play(*engine, flight, rank));
       tool::RankResults results;

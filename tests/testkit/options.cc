@@ -60,8 +60,8 @@ const std::vector<Option>& options() {
 
 const std::vector<Option>& refused_options() {
   static const std::vector<Option> all = {
-      {"page", "1"},      {"page", "4"},    {"fp8", "delayed"},
-      {"fp8", "current"}, {"fp8", "mxfp8"}, {"invariant", "true"},
+      {"page", "1"},    {"page", "4"},         {"fp8", "delayed"},         {"fp8", "current"},
+      {"fp8", "mxfp8"}, {"invariant", "true"}, {"device_lengths", "true"},
   };
   return all;
 }

@@ -53,6 +53,29 @@ TEST(Inputs, PaddingIsZero) {
   for (const int64_t row : {0, 3, 4}) EXPECT_NE(load(inputs.q.view, row, 0, 1), 0);
 }
 
+TEST(Inputs, ActualLengthsAreDrawnWithinTheCapacities) {
+  const std::string text = "dtype=f32 heads=1/1 dim=2 lengths=9,0,40 kv_lengths=3,7,40 ";
+  bool shorter = false;
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    const Inputs inputs = drawn(text + "device_lengths=true", seed);
+    EXPECT_EQ(inputs.declared().lengths, drawn(text, seed).problem.lengths);
+    EXPECT_FALSE(inputs.problem.device_lengths);
+    EXPECT_EQ(inputs.lengths_q, drawn(text + "device_lengths=true", seed).lengths_q);
+    for (size_t i = 0; i < 3; ++i) {
+      const Sequence& actual = inputs.problem.lengths.sequences[i];
+      const Sequence& capacity = inputs.declared().lengths.sequences[i];
+      EXPECT_EQ(actual.q_length, inputs.lengths_q[i]);
+      EXPECT_EQ(actual.k_length, inputs.lengths_k[i]);
+      EXPECT_LE(actual.q_length, capacity.q_length);
+      EXPECT_LE(actual.k_length, capacity.k_length);
+      shorter = shorter || actual.q_length < capacity.q_length;
+      if (actual.k_length == capacity.k_length) continue;
+      EXPECT_EQ(load(inputs.k.view, actual.k_offset + actual.k_length, 0, 1), 0);
+    }
+  }
+  EXPECT_TRUE(shorter);
+}
+
 TEST(Inputs, SinksAreFp32InEveryTypeAndSlopesTheDefault) {
   for (const std::string dtype : {"f64", "f32", "f16", "bf16"}) {
     const Inputs inputs =

@@ -266,6 +266,32 @@ def nothing_visible(tool):
     tool.expect(tensors["bias"][1] == [1, 2, 5, 0], str(tensors["bias"][1]))
 
 
+def lengths_of_the_call(tool):
+    """Drawn from the seed; the file holds the problem of these lengths. Promises are checked."""
+    text = "dtype=f32 heads=4/2 dim=8 lengths=40,17,9 kv_lengths=30,17,20 mask=causal"
+    asked = f"{text} device_lengths=true sink=learnable"
+    for ranks in (1, 3):
+        first = tool.expect_pass(
+            ["run", "--problem", asked, "--ranks", ranks, "--repeat", 2, "--output", "one.st"]
+        )
+        tool.expect("device_lengths=true" in first["problem"], first["problem"])
+        again = tool.expect_pass(["run", "--input", "one.st", "--ranks", ranks])
+        tool.expect("device_lengths" not in again["problem"], again["problem"])
+        tool.expect("lengths=40,17,9 " not in again["problem"], again["problem"])
+    promise = ["--promise", "uniform_lengths"]
+    tool.expect_pass(["run", "--problem", f"{asked} align=bottom_right", *promise])
+    tool.expect_refused(
+        ["run", "--problem", f"{asked} align=bottom_right"],
+        "device_lengths",
+        "use align=top_left",
+        status="declined",
+    )
+    run = ["run", "--problem", asked]
+    tool.expect_refused([*run, "--promise", "uniform"], "uniform_lengths")
+    tool.expect_refused([*run, "--guards", "off"], "report and trap")
+    tool.expect_refused([*run, "--guards", "trap"], "only CUDA devices trap")
+
+
 def cases():
     return [
         every_key,
@@ -278,4 +304,5 @@ def cases():
         forward_alone,
         pages,
         nothing_visible,
+        lengths_of_the_call,
     ]

@@ -31,6 +31,8 @@ struct Arguments {
   DirectionOptions backward;
   std::string partition = "auto";
   int head_slices = 1;
+  std::string promise;  // or empty
+  std::string guards = "report";
   std::optional<uint64_t> seed;
   int repeat = 1;
   double deadline = 60;  // seconds

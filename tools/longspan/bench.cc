@@ -61,8 +61,8 @@ Result<std::unique_ptr<Arm>> make_arm(const Arguments& arguments) {
   LONGSPAN_TRY(arm->task.topology, make_topology(arguments));
   arm->task.communicator = arguments.communicator;
   LONGSPAN_TRY(arm->task.options, make_options(arguments));
-  LONGSPAN_TRY(const Source source,
-               resolve_source(arguments.problem, arguments.input, arguments.seed));
+  LONGSPAN_TRY(Source source, resolve_source(arguments.problem, arguments.input, arguments.seed));
+  source.uniform_lengths = !arguments.promise.empty();
   LONGSPAN_TRY(arm->task.devices,
                make_devices(arguments, arm->task.topology.ranks(), arguments.threads));
   arm->task.device = arm->task.devices.front();
@@ -79,7 +79,7 @@ Result<std::unique_ptr<Arm>> make_arm(const Arguments& arguments) {
 }
 
 Json ready_json(const Arm& arm) {
-  return {{"problem", arm.inputs.problem.text()},
+  return {{"problem", arm.inputs.declared().text()},
           {"version", LONGSPAN_VERSION},
           {"ranks", arm.task.topology.ranks()},
           {"gpus", arm.gpus},
@@ -175,7 +175,7 @@ Result<Outcome> run_at_once(const Arguments& arguments, const Arm& arm) {
   const SliceTask task{.warmup = arguments.warmup, .iterations = arguments.iterations};
   LONGSPAN_TRY(const Slice slice, arm.group->run(task));
   Outcome outcome;
-  outcome.json = report_head("pass", arm.inputs.problem.text(), arm.task.topology.ranks(), "");
+  outcome.json = report_head("pass", arm.inputs.declared().text(), arm.task.topology.ranks(), "");
   outcome.json.update(ready_json(arm));
   outcome.json["warm"] = std::move(warmed);
   outcome.json["round"] = slice_json(slice);

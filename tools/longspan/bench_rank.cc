@@ -23,7 +23,7 @@ Result<std::unique_ptr<BenchRank>> BenchRank::make(const RankTask& task) {
 Status BenchRank::set_up(const RankTask& task) {
   LONGSPAN_TRY(clock_, DeviceClock::make(task.device));
   const auto begin = Clock::now();
-  LONGSPAN_TRY(auto call, engine_->prepare(task.inputs->problem));
+  LONGSPAN_TRY(auto call, engine_->prepare(task.inputs->declared()));
   results_.prepare_seconds = since(begin) * 1e-6;
   const int rank = task.communicator->rank();
   inputs_ = shard_inputs(*task.inputs, call->partition(), rank);

@@ -58,6 +58,11 @@ void add_choices(CLI::App& command, Raw& raw) {
       ->type_size(1)
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command.add_option(
+      "--promise", raw.arguments.promise,
+      "uniform_lengths: actual lengths are those of the problem, which guards check");
+  command.add_option("--guards", raw.arguments.guards,
+                     "what a broken promise does: report, or trap on GPUs (default report)");
   command.add_option("--deadline", raw.arguments.deadline,
                      "longest wait for another rank, in seconds (default 60)");
   command.add_option("--threads", raw.threads,
@@ -131,7 +136,7 @@ constexpr std::pair<const char*, const char*> kValueNames[] = {
     {"--fail-rank", "RANK"}, {"--direction", "NAME"},    {"--rank", "RANK"},
     {"--plot", "FILE"},      {"--format", "NAME"},       {"--device", "NAME"},
     {"--cudnn", "PATH"},     {"--warm", "SECONDS"},      {"--warmup", "N"},
-    {"--iterations", "N"},
+    {"--iterations", "N"},   {"--promise", "NAME"},      {"--guards", "NAME"},
 };
 
 void name_values(CLI::App& app) {

@@ -123,6 +123,61 @@ Result<Tensor> bias_input(const Source& source) {
   return bias;
 }
 
+std::vector<int32_t> full_lengths(const Problem& problem, int64_t Sequence::*capacity) {
+  std::vector<int32_t> lengths;
+  for (const Sequence& sequence : problem.lengths.sequences) {
+    lengths.push_back(static_cast<int32_t>(sequence.*capacity));
+  }
+  return lengths;
+}
+
+std::vector<int32_t> drawn_lengths(const Problem& problem, int64_t Sequence::*capacity,
+                                   Uniform& uniform) {
+  std::vector<int32_t> lengths;
+  for (const Sequence& sequence : problem.lengths.sequences) {
+    const auto most = static_cast<uint64_t>(sequence.*capacity);
+    const uint64_t kind = uniform.below(8);
+    const uint64_t length = kind == 0 ? 0 : kind == 1 ? most : uniform.below(most + 1);
+    lengths.push_back(static_cast<int32_t>(length));
+  }
+  return lengths;
+}
+
+void draw_lengths(Inputs& inputs) {
+  Uniform uniform(inputs.seed, Draw::kLengths);
+  inputs.lengths_q = drawn_lengths(inputs.problem, &Sequence::q_length, uniform);
+  inputs.lengths_k = drawn_lengths(inputs.problem, &Sequence::k_length, uniform);
+  inputs.notes.push_back(
+      fmt::format("actual lengths are drawn from seed {}: lengths={} "
+                  "kv_lengths={}",
+                  inputs.seed, fmt::join(inputs.lengths_q, ","), fmt::join(inputs.lengths_k, ",")));
+}
+
+/// What of drawn tensors no token has in these lengths.
+void clear_absent(Inputs& inputs) {
+  for (const auto& [name, tensor] :
+       {std::pair{"q", &inputs.q}, {"k", &inputs.k}, {"v", &inputs.v}, {"dout", &inputs.dout}}) {
+    if (tensor->view.data == nullptr) continue;
+    clear_padding(*tensor, token_rows(inputs.problem, tensor_spec(inputs.problem, name).side));
+  }
+}
+
+/// From here on the problem is that of the actual lengths.
+Status set_lengths(const Source& source, Inputs& inputs) {
+  if (!inputs.problem.device_lengths) return {};
+  inputs.capacities = inputs.problem;
+  if (source.uniform_lengths) {
+    inputs.lengths_q = full_lengths(inputs.problem, &Sequence::q_length);
+    inputs.lengths_k = full_lengths(inputs.problem, &Sequence::k_length);
+  } else {
+    draw_lengths(inputs);
+  }
+  LONGSPAN_TRY(inputs.problem,
+               with_lengths(inputs.problem, {.q = inputs.lengths_q, .k = inputs.lengths_k}));
+  if (!source.file) clear_absent(inputs);
+  return {};
+}
+
 /// Inputs that the problem has, but the file (if any) has not.
 std::vector<std::string> missing(const Source& source, bool forward_only) {
   const Problem& problem = source.problem;
@@ -198,6 +253,7 @@ Result<Inputs> make_inputs(const Source& source, bool forward_only) {
   LONGSPAN_TRY(inputs.slopes, slopes_input(source));
   LONGSPAN_TRY(inputs.bias, bias_input(source));
   inputs.notes = notes_on(source, forward_only);
+  LONGSPAN_CHECK_OK(set_lengths(source, inputs));
   return inputs;
 }
 
@@ -206,7 +262,8 @@ SideOperands side_operands(const Inputs& inputs) {
           .slopes = inputs.slopes.view,
           .bias = inputs.bias.view,
           .softcap = {},
-          .dropout = {}};
+          .dropout = {},
+          .lengths = {.q = inputs.lengths_q, .k = inputs.lengths_k}};
 }
 
 }  // namespace longspan::tool

@@ -22,6 +22,14 @@ Result<TensorView> Mirror::copy_of(const TensorView& host) {
   return view;
 }
 
+Result<ActualLengths> Mirror::copy_of(const ActualLengths& host) {
+  if (!device_.is_cuda() || host.q.empty()) return host;
+  LONGSPAN_TRY(void* const q, take(host.q.data(), host.q.size_bytes()));
+  LONGSPAN_TRY(void* const k, take(host.k.data(), host.k.size_bytes()));
+  return ActualLengths{.q = {static_cast<const int32_t*>(q), host.q.size()},
+                       .k = {static_cast<const int32_t*>(k), host.k.size()}};
+}
+
 Result<TensorView> Mirror::twin_of(Tensor& host) {
   LONGSPAN_TRY(TensorView view, copy_of(host.view));
   if (device_.is_cuda() && view.data != nullptr) twins_.push_back({&host, view.data});

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "longspan/device.h"
+#include "longspan/problem.h"
 #include "longspan/tensor.h"
 #include "tensors.h"
 
@@ -17,6 +18,8 @@ class Mirror {
 
   /// A view with the same contents on the device, page tables included. Absent views stay absent.
   Result<TensorView> copy_of(const TensorView& host);
+  /// Likewise.
+  Result<ActualLengths> copy_of(const ActualLengths& host);
   /// The same for a tensor that upload() and download() bring up to date.
   Result<TensorView> twin_of(Tensor& host);
   /// Twins get the host's contents, or give theirs to the host.

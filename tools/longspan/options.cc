@@ -36,6 +36,10 @@ Result<Options> make_options(const Arguments& arguments) {
   options.partition = arguments.partition;
   options.head_slices = arguments.head_slices;
   options.deadline = std::chrono::milliseconds(static_cast<int64_t>(arguments.deadline * 1000));
+  if (!arguments.promise.empty()) {
+    LONGSPAN_TRY(options.promises.emplace_back(), parse_promise(arguments.promise));
+  }
+  LONGSPAN_TRY(options.guards, parse_guard_policy(arguments.guards));
   LONGSPAN_TRY(options.rates, make_rates(arguments));
   options.plans = make_plan_cache();
   options.check_schedules = arguments.rank_count() <= kMostProvedRanks;

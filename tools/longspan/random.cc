@@ -47,6 +47,8 @@ double Normal::next() {
   return radius * std::cos(angle);
 }
 
+Uniform::Uniform(uint64_t seed, Draw draw) : engine_(seeded(seed, static_cast<uint32_t>(draw))) {}
+
 void fill_normal(const TensorView& view, uint64_t seed, Draw draw) {
   constexpr int64_t kRows = 256;  // even, so that no pair of values is torn apart
   const int64_t blocks = (view.rows() + kRows - 1) / kRows;

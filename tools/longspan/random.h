@@ -24,7 +24,26 @@ class Normal {
 };
 
 /// The stream of each input.
-enum class Draw : uint32_t { kQ = 0, kK = 1, kV = 2, kDout = 3, kSink = 4, kBias = 5 };
+enum class Draw : uint32_t {
+  kQ = 0,
+  kK = 1,
+  kV = 2,
+  kDout = 3,
+  kSink = 4,
+  kBias = 5,
+  kLengths = 6
+};
+
+/// Whole numbers, by the same engine.
+class Uniform {
+ public:
+  Uniform(uint64_t seed, Draw draw);
+  /// In [0, bound), which is far below 2^64.
+  uint64_t below(uint64_t bound) { return engine_() % bound; }
+
+ private:
+  std::mt19937_64 engine_;
+};
 
 /// Fills a tensor in the order row, head, dim, whatever its layout, each value rounded once. Uses
 /// all cores; their number changes no bit.

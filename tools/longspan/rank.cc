@@ -116,7 +116,7 @@ Error stopped_for_test(int rank) {
 Result<RankResults> run_rank(const RankTask& task) {
   LONGSPAN_TRY(const auto engine, Engine::create(task.options, task.communicator, task.device));
   const auto begin = Clock::now();
-  LONGSPAN_TRY(auto call, engine->prepare(task.inputs->problem));
+  LONGSPAN_TRY(auto call, engine->prepare(task.inputs->declared()));
   const double prepare_seconds = seconds_since(begin);
   if (task.fails) return stopped_for_test(task.communicator->rank());
   try {

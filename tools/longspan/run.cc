@@ -83,6 +83,7 @@ Result<Prepared> prepare(const Arguments& arguments, const Session& session) {
   }
   LONGSPAN_TRY(prepared.options, make_options(arguments));
   LONGSPAN_TRY(prepared.source, resolve_source(arguments.problem, arguments.input, arguments.seed));
+  prepared.source.uniform_lengths = !arguments.promise.empty();
   const int threads = thread_count(arguments, session);
   LONGSPAN_TRY(prepared.devices, make_devices(arguments, prepared.topology.ranks(), threads));
   prepared.device = prepared.devices[place_on_node(session)];
@@ -222,7 +223,7 @@ Result<Outcome> verify_and_report(const Arguments& arguments, Prepared& prepared
 }
 
 Outcome run_failed(const Error& error, const Prepared& prepared, Session& session) {
-  Outcome outcome = failed(error, prepared.inputs.problem.text(), prepared.topology.ranks());
+  Outcome outcome = failed(error, prepared.inputs.declared().text(), prepared.topology.ranks());
   if (!session.mpi) return outcome;
   session.lost = outcome.exit_code == kInternal;
   outcome.error = fmt::format("longspan: rank {}: {}\n", session.mpi->rank(), error.text());

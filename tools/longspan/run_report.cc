@@ -53,7 +53,7 @@ std::string shortened(const std::string& text) {
 std::string head_text(const RunReport& report) {
   const Explanation& explanation = report.results->call->explanation();
   std::string text = fmt::format("longspan {} run\n", LONGSPAN_VERSION);
-  text += fmt::format("  problem      {}\n", shortened(report.inputs->problem.text()));
+  text += fmt::format("  problem      {}\n", shortened(report.inputs->declared().text()));
   for (const std::string& note : report.inputs->notes)
     text += fmt::format("  inputs       {}\n", note);
   text += fmt::format("  ranks        {} on {} node{}, communicator {}, {} compute thread{}\n",
@@ -155,8 +155,8 @@ std::string direction_text(const char* direction, const Selection& selection) {
 Outcome report_run(const RunReport& report) {
   const GroupResults& results = *report.results;
   const Explanation& explanation = results.call->explanation();
-  Json json =
-      report_head("pass", report.inputs->problem.text(), report.topology.ranks(), verdict(report));
+  Json json = report_head("pass", report.inputs->declared().text(), report.topology.ranks(),
+                          verdict(report));
   json["forward"] = direction_json(explanation.forward, explanation);
   json["backward"] = backward_json(explanation);
   json["tensors"] = tensors_json(report);

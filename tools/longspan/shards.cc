@@ -12,7 +12,7 @@ Tensor shard_of(const Tensor& whole, const Problem& problem, const char* name, c
                 const std::vector<int64_t>& indices) {
   Tensor tensor = shard_tensor(problem, tensor_spec(problem, name), shard);
   scatter_rows(whole.view, tensor.view, indices);
-  poison_padding(tensor, shard);
+  poison_padding(tensor, indices, token_rows(problem, tensor_spec(problem, name).side));
   return tensor;
 }
 

@@ -70,6 +70,8 @@ constexpr const char* kOptions[] = {
     "deterministic=true",
     "invariant=true",
     "max_logit=true",
+    "device_lengths=true",
+    "device_lengths=true mask=causal align=bottom_right",
     kTogether,
 };
 

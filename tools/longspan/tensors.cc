@@ -167,14 +167,14 @@ void poison(const Tensor& tensor) {
   if (tensor.memory.size() > 0) std::memset(tensor.memory.data(), 0xff, tensor.memory.size());
 }
 
-void poison_padding(const Tensor& shard_tensor, const Shard& shard) {
+void poison_padding(const Tensor& shard_tensor, const std::vector<int64_t>& indices,
+                    const std::vector<bool>& tokens) {
   const TensorView& view = shard_tensor.view;
   const int64_t size = size_of(view.dtype);
-  for (const Run& run : shard.runs) {
-    for (int64_t row = run.row + run.valid; row < run.row + run.tokens.size(); ++row) {
-      std::memset(static_cast<std::byte*>(view.data) + view.offset(row, 0) * size, 0xff,
-                  static_cast<size_t>(view.heads * view.dim * size));
-    }
+  for (size_t i = 0; i < indices.size(); ++i) {
+    if (tokens[static_cast<size_t>(indices[i])]) continue;
+    std::memset(static_cast<std::byte*>(view.data) + view.offset(static_cast<int64_t>(i), 0) * size,
+                0xff, static_cast<size_t>(view.heads * view.dim * size));
   }
 }
 

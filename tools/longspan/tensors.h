@@ -62,8 +62,10 @@ std::vector<int64_t> side_file_shape(const Problem& problem, std::string_view na
 void clear_padding(const Tensor& whole_tensor, const std::vector<bool>& tokens);
 /// Sets every byte to 0xff: NaN in every dtype.
 void poison(const Tensor& tensor);
-/// Sets the rows that hold no token to NaN.
-void poison_padding(const Tensor& shard_tensor, const Shard& shard);
+/// Sets the rows of a rank that hold no token to NaN. `indices`: where its rows lie in the whole
+/// tensor, whose rows are `tokens`.
+void poison_padding(const Tensor& shard_tensor, const std::vector<int64_t>& indices,
+                    const std::vector<bool>& tokens);
 
 /// shard row i = whole row indices[i].
 void scatter_rows(const TensorView& whole, const TensorView& shard,

@@ -45,6 +45,7 @@ Status Workbench::make_operands(const Call& call, const ShardInputs& inputs,
   LONGSPAN_TRY(f.side.sink, mirror.copy_of(inputs.side.sink));
   LONGSPAN_TRY(f.side.slopes, mirror.copy_of(inputs.side.slopes));
   LONGSPAN_TRY(f.side.bias, mirror.copy_of(inputs.side.bias));
+  LONGSPAN_TRY(f.side.lengths, mirror.copy_of(inputs.side.lengths));
   BackwardOperands& b = backward;
   b.q = f.q;
   b.k = f.k;

@@ -52,7 +52,8 @@ class ReferenceBackward final : public Plan {
     LONGSPAN_CHECK_OK(fits(problem_, call, Carries::kAnyFloat));
     LONGSPAN_CHECK_OK(fits(workspace, workspace_bytes()));
     double* const memory = static_cast<double*>(workspace.data);
-    for (const PlacedTile& tile : call.tiles) {
+    for (const PlacedTile& given : call.tiles) {
+      const PlacedTile tile = live(given, call.lengths);
       if (empty(tile.tile)) continue;
       const Job job{call, tile, memory};
       read(job);

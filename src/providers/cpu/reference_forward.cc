@@ -45,7 +45,8 @@ class ReferenceForward final : public Plan {
     for (int slot = 0; slot < workers_->threads(); ++slot) {
       std::fill_n(scratch(memory, slot).max, problem_.heads_q, kNone);
     }
-    for (const PlacedTile& tile : call.tiles) {
+    for (const PlacedTile& given : call.tiles) {
+      const PlacedTile tile = live(given, call.lengths);
       if (empty(tile.tile)) continue;
       const Job job{call, tile, memory};
       const int64_t queries = tile.tile.q.size();

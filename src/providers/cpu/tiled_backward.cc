@@ -51,12 +51,14 @@ class TiledBackward final : public Plan {
     LONGSPAN_CHECK_OK(fits(workspace, workspace_bytes()));
     T* const memory = static_cast<T*>(workspace.data);
     for (size_t begin = 0; begin < call.tiles.size();) {
-      const Wave wave(call.tiles, begin, order_.writes(),
-                      [&](const PlacedTile& t) { return order_.items(t.tile); });
+      const Wave wave(call.tiles, begin, order_.writes(), [&](const PlacedTile& t) {
+        return order_.items(live(t, call.lengths).tile);
+      });
       Tickets tickets(order_.positions(call.q.rows()));
-      wave.run(*workers_, [&](size_t tile, int64_t item, int64_t number, int slot) {
+      wave.run(*workers_, [&](size_t index, int64_t item, int64_t number, int slot) {
         Pieces<T> pieces(memory + slot * slot_);
-        run(order_.job(call, call.tiles[tile], item, number, tickets), scratch(pieces));
+        const PlacedTile tile = live(call.tiles[index], call.lengths);
+        run(order_.job(call, tile, item, number, tickets), scratch(pieces));
       });
       begin = wave.end();
     }

@@ -82,10 +82,11 @@ class TiledForward final : public Plan {
     T* const memory = static_cast<T*>(workspace.data);
     for (size_t begin = 0; begin < call.tiles.size();) {
       const Wave wave(call.tiles, begin, Writes::kQueryRows,
-                      [&](const PlacedTile& t) { return items(t.tile); });
-      wave.run(*workers_, [&](size_t tile, int64_t item, int64_t, int slot) {
+                      [&](const PlacedTile& t) { return items(live(t, call.lengths).tile); });
+      wave.run(*workers_, [&](size_t index, int64_t item, int64_t, int slot) {
         Pieces<T> pieces(memory + slot * slot_);
-        attend(job(call, call.tiles[tile], item), scratch(pieces));
+        const PlacedTile tile = live(call.tiles[index], call.lengths);
+        attend(job(call, tile, item), scratch(pieces));
       });
       begin = wave.end();
     }

@@ -94,7 +94,7 @@ __device__ void query_row(const Backward& p, const TableTile& tile, int64_t i, i
   const int thread = static_cast<int>(threadIdx.x);
   const int64_t row = tile.q_row + i;
   const Span seen = visible_keys(tile, i);
-  if (seen.empty()) return;
+  if (i >= tile.queries || seen.empty()) return;
   const int64_t kv = key_head(p.heads, head);
   const Pairs<T> pairs(p, tile, head);
   load_row<T>(p.q, row, head, s.qk);
@@ -120,7 +120,7 @@ __device__ void key_row(const Backward& p, const TableTile& tile, int64_t j, int
   const int64_t row = tile.k_row + j;
   const Span seen = visible_queries(tile, j);
   const Span heads = query_heads(p.heads, kv);
-  if (seen.empty() || heads.empty()) return;
+  if (j >= tile.keys || seen.empty() || heads.empty()) return;
   load_row<T>(p.k, row, kv, s.qk);
   load_row<T>(p.v, row, kv, s.vo);
   double dk = 0;
@@ -199,7 +199,7 @@ __global__ void __launch_bounds__(kMostThreads, 1)
   for (int64_t k = columns.first + blockIdx.x; k < columns.last; k += gridDim.x) {
     double total = 0;
     for (int64_t t = 0; t < p.wave.count; ++t) {
-      const TableTile& tile = p.wave.tiles[t];
+      const TableTile tile = live(p.wave.tiles[t], p.wave.lengths);
       const int64_t j = (k - tile.k_begin) / tile.k_stride;
       if (k < tile.k_begin || j >= tile.keys || tile.k_begin + j * tile.k_stride != k) continue;
       total = bias_column<T>(p, tile, j, total, s);
@@ -231,7 +231,7 @@ Status launch_rows(const TileProblem& problem, const BackwardTiles& call, const 
                    int64_t heads) {
   Backward p = parameters(problem, call);
   for (const TileWave& wave : table.waves) {
-    p.wave = wave_view(table, wave);
+    p.wave = wave_view(table, wave, call.lengths);
     const int64_t units = wave.rows * heads;
     by_type(problem.dtype, [&](auto zero) {
       rows_kernel<decltype(zero), kGradients>
@@ -273,7 +273,8 @@ Status launch_bias_gradient(const TileProblem& problem, const BackwardTiles& cal
                             const DeviceTable& tiles, Range columns) {
   if (columns.first >= columns.last) return {};
   Backward p = parameters(problem, call);
-  p.wave = {.tiles = static_cast<const TableTile*>(tiles.tiles.data()),
+  p.wave = {.lengths = lengths_view(call.lengths),
+            .tiles = static_cast<const TableTile*>(tiles.tiles.data()),
             .before = nullptr,
             .count = static_cast<int64_t>(tiles.tiles.size() / sizeof(TableTile)),
             .rows = 0};

@@ -145,7 +145,7 @@ __global__ void __launch_bounds__(kMostThreads, 1)
     const int64_t head = unit / p.wave.rows;
     const RowPlace place = find_row(p.wave, unit - head * p.wave.rows);
     const Span seen = visible_keys(place.tile, place.index);
-    if (seen.empty()) continue;
+    if (place.index >= place.tile.queries || seen.empty()) continue;
     const Row<T> r{.p = p,
                    .tile = place.tile,
                    .index = place.index,
@@ -182,7 +182,7 @@ Status launch_forward(const TileProblem& problem, const ForwardTiles& call,
             .heads = heads_of(problem),
             .scale = call.scale};
   for (const TileWave& wave : queries.waves) {
-    p.wave = wave_view(queries, wave);
+    p.wave = wave_view(queries, wave, call.lengths);
     const int64_t units = wave.rows * problem.heads_q;
     by_type(problem.dtype, [&](auto zero) {
       forward_kernel<decltype(zero)><<<blocks_for(units), threads_for(problem), 0,

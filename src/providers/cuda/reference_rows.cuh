@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "longspan/problem.h"
+#include "mask/tokens.h"
 #include "providers/cuda/reference_kernels.h"
 #include "providers/cuda/terms.cuh"
 
@@ -29,24 +30,46 @@ __device__ inline int64_t key_head(const Heads& h, int64_t head) {
   return (head + h.offset) / h.group;
 }
 
+/// Of the sequences of a call; null where tiles are there as a whole.
+struct LengthsView {
+  const int32_t* q = nullptr;
+  const int32_t* k = nullptr;
+};
+
+inline LengthsView lengths_view(const ActualLengths& lengths) {
+  return {lengths.q.data(), lengths.k.data()};
+}
+
+/// What of a tile is there in this call.
+__device__ inline TableTile live(TableTile tile, const LengthsView& lengths) {
+  if (lengths.q == nullptr) return tile;
+  tile.queries = tokens_below(tile.q_begin, tile.q_stride, tile.queries, lengths.q[tile.sequence]);
+  tile.keys = tokens_below(tile.k_begin, tile.k_stride, tile.keys, lengths.k[tile.sequence]);
+  return tile;
+}
+
 /// One launch over the rows that a wave of tiles writes, times heads.
 struct WaveView {
+  LengthsView lengths;
   const TableTile* tiles = nullptr;
   const int64_t* before = nullptr;
   int64_t count = 0;
   int64_t rows = 0;
 };
 
-inline WaveView wave_view(const DeviceTable& table, const TileWave& wave) {
-  return {.tiles = static_cast<const TableTile*>(table.tiles.data()) + wave.first,
+inline WaveView wave_view(const DeviceTable& table, const TileWave& wave,
+                          const ActualLengths& lengths) {
+  return {.lengths = lengths_view(lengths),
+          .tiles = static_cast<const TableTile*>(table.tiles.data()) + wave.first,
           .before = static_cast<const int64_t*>(table.before.data()) + wave.first,
           .count = static_cast<int64_t>(wave.count),
           .rows = wave.rows};
 }
 
+/// A row of a table's tile; it may lie behind what is live of the tile.
 struct RowPlace {
-  const TableTile& tile;
-  int64_t index;  // of the row inside the tile
+  TableTile tile;
+  int64_t index;
 };
 
 __device__ inline RowPlace find_row(const WaveView& wave, int64_t row) {
@@ -60,7 +83,7 @@ __device__ inline RowPlace find_row(const WaveView& wave, int64_t row) {
       high = middle;
     }
   }
-  return {wave.tiles[low], row - wave.before[low]};
+  return {live(wave.tiles[low], wave.lengths), row - wave.before[low]};
 }
 
 struct Span {

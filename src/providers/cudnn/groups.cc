@@ -75,8 +75,10 @@ int size_class(int64_t rows) {
 class Bin {
  public:
   Bin(const TileProblem& problem, const Piece& first) : piece_(first) {
-    // Backward skips hidden blocks only when it counts from the top left.
-    if (problem.direction == Direction::kBackward) fits_[1] = false;
+    // Backward skips hidden blocks only when it counts from the top left. Where lengths come with
+    // the call, so would the bottom right.
+    const bool backward = problem.direction == Direction::kBackward;
+    if (backward || problem.features.device_lengths) fits_[1] = false;
     add(first);
   }
 
@@ -235,7 +237,8 @@ std::vector<Group> make_groups(const TileProblem& problem, std::span<const Place
     const std::vector<Entry>& entries = bin.entries();
     // cuDNN refuses one row against one key in backward unless both are declared longer.
     const bool smallest = backward && bin.uniform() && one_by_one(entries[0]);
-    const bool alike = bin.uniform() && !smallest && (entries.size() > 1 || !packed || !may_rag);
+    const bool alike = !problem.features.device_lengths && bin.uniform() && !smallest &&
+                       (entries.size() > 1 || !packed || !may_rag);
     if (alike) {
       append_launches(problem, bin.mask(), false, entries, groups);
     } else if (may_rag || smallest) {

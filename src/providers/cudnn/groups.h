@@ -19,10 +19,21 @@ struct Mask {
   bool operator==(const Mask&) const = default;
 };
 
+/// Features::device_lengths: which tokens the rows of an entry are, and its band, whose edges are
+/// within +-kUnbounded.
+struct EntryTokens {
+  int64_t sequence = 0;
+  int64_t q_begin = 0, q_stride = 1;
+  int64_t k_begin = 0, k_stride = 1;
+  int64_t lo = -kUnbounded, hi = kUnbounded;
+  bool operator==(const EntryTokens&) const = default;
+};
+
 /// Rows of a trimmed tile, or of a part of one.
 struct Entry {
   int64_t q_row = 0, k_row = 0;
   int64_t nq = 0, nk = 0;
+  EntryTokens tokens = {};
   bool operator==(const Entry&) const = default;
 };
 
@@ -48,7 +59,8 @@ struct Group {
 
 /// Covers every visible pair of the tiles exactly once. Every row of an entry sees a key and every
 /// key is seen, so cuDNN writes all of its outputs. Backward cuts bands in two where cuDNN would
-/// compute the whole rectangle.
+/// compute the whole rectangle. With device lengths all groups are ragged, and their masks count
+/// from the top left, so that entries may lose their last rows.
 std::vector<Group> make_groups(const TileProblem& problem, std::span<const PlacedTile> tiles);
 
 /// Most entries of a group, rounded up ones included.

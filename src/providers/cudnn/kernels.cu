@@ -1,4 +1,5 @@
 #include "cuda/runtime.h"
+#include "providers/cudnn/cut.h"
 #include "providers/cudnn/kernels.h"
 #include "providers/cudnn/rows.cuh"
 
@@ -19,8 +20,12 @@ __global__ void __launch_bounds__(kThreads) pack_kernel(const __grid_constant__ 
   const Unit u = unit_of<kLanes>(p.rows, p.heads);
   const int32_t dim = p.from.view.dim;
   if (!u.holds(dim)) return;
-  Octet<T> octet = load_octet<T>(p.from, row_of_view(p.list, u.row, p.keys), u.head, u.lane);
-  for (T& value : octet.values) flip_bits(value, p.flipped);
+  const int64_t row = row_of_view(p.list, u.row, p.keys);
+  Octet<T> octet = zeros<T>();
+  if (row >= 0) {
+    octet = load_octet<T>(p.from, row, u.head, u.lane);
+    for (T& value : octet.values) flip_bits(value, p.flipped);
+  }
   *octet_at<T>(p.to, u, p.heads, dim) = octet;
 }
 
@@ -36,8 +41,13 @@ __global__ void __launch_bounds__(kThreads)
     statistics_kernel(const __grid_constant__ StatisticsParameters p) {
   const Unit u = unit_of<1>(p.list.rows_q, p.heads);
   if (!u.inside) return;
-  float* const lse = p.lse.at<float>(row_of_view(p.list, u.row, false), u.head);
   float* const packed = p.packed + u.row * p.heads + u.head;
+  const int64_t row = row_of_view(p.list, u.row, false);
+  if (row < 0) {
+    if (p.packs) *packed = kInfinity;
+    return;
+  }
+  float* const lse = p.lse.at<float>(row, u.head);
   if (p.packs) {
     // exp(score - lse) is 0 for rows that see no key of the whole problem.
     *packed = *lse == -kInfinity ? kInfinity : *lse;
@@ -103,10 +113,9 @@ __global__ void __launch_bounds__(kThreads)
   if (!u.inside) return;
   const int32_t dim = p.dout.view.dim;
   const int64_t row = row_of_view(p.list, u.row, false);
-  Octet<T> dout;
-  for (T& value : dout.values) value = rounded<T>(0);
-  if (u.holds(dim)) dout = load_octet<T>(p.dout, row, u.head, u.lane);
-  const float delta = *p.delta.at<float>(row, u.head);
+  Octet<T> dout = zeros<T>();
+  if (row >= 0 && u.holds(dim)) dout = load_octet<T>(p.dout, row, u.head, u.lane);
+  const float delta = row < 0 ? 0 : *p.delta.at<float>(row, u.head);
   const Octet<T> o = with_product<T, kLanes>(dout, delta, u.lane);
   if (!u.holds(dim)) return;
   *octet_at<T>(p.o, u, p.heads, dim) = o;
@@ -125,12 +134,31 @@ struct OffsetParameters {
   int64_t batch;
   int64_t* tables;
   int64_t table_size;
+  const EntryTokens* tokens;
+  const int32_t *given_q, *given_k;
+  DeviceEntry* entries;
+  int32_t *lengths_q, *lengths_k;
 };
+
+__device__ void write_cut(const OffsetParameters& p, int64_t index) {
+  EntryRows rows;
+  if (index < p.list.count) {
+    DeviceEntry e = p.list.entries[index];
+    const EntryTokens& tokens = p.tokens[index];
+    rows = cut({e.nq, e.nk}, tokens, p.given_q[tokens.sequence], p.given_k[tokens.sequence]);
+    e.nq = rows.nq;
+    e.nk = rows.nk;
+    p.entries[index] = e;
+  }
+  p.lengths_q[index] = static_cast<int32_t>(rows.nq);
+  p.lengths_k[index] = static_cast<int32_t>(rows.nk);
+}
 
 __global__ void __launch_bounds__(kThreads)
     offsets_kernel(const __grid_constant__ OffsetParameters p) {
   const int64_t index = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (index > p.batch) return;
+  if (p.tokens != nullptr && blockIdx.y == 0 && index < p.batch) write_cut(p, index);
   const bool behind = index >= p.list.count;  // an empty entry starts where the last one ends
   const DeviceEntry& e = p.list.entries[behind ? p.list.count - 1 : index];
   const RaggedView& t = p.tensors[blockIdx.y];
@@ -152,7 +180,13 @@ Status write_offsets(const OffsetTables& t, Stream stream) {
   OffsetParameters p = {.list = t.list,
                         .batch = t.batch,
                         .tables = t.tables,
-                        .table_size = offset_table_size(t.batch)};
+                        .table_size = offset_table_size(t.batch),
+                        .tokens = t.cutting.tokens,
+                        .given_q = t.cutting.lengths.q.data(),
+                        .given_k = t.cutting.lengths.k.data(),
+                        .entries = t.cutting.entries,
+                        .lengths_q = t.cutting.lengths_q,
+                        .lengths_k = t.cutting.lengths_k};
   for (size_t i = 0; i < t.tensors.size(); ++i) {
     const RaggedTensor& tensor = t.tensors[i];
     p.tensors[i] = {.view = cuda::device_view(tensor.view),

@@ -5,13 +5,16 @@
 #include <array>
 #include <cstdint>
 
+#include "longspan/problem.h"
 #include "longspan/status.h"
 #include "longspan/tensor.h"
+#include "providers/cudnn/groups.h"
 
 namespace longspan::cudnn {
 
 /// An Entry as kernels see it. Its rows lie in scratch memory from q_begin and k_begin on,
-/// those of all entries packed.
+/// those of all entries packed. Cut entries leave gaps: 0 in what cuDNN reads (its statistics:
+/// +inf, without weight), and not looked at in what it writes.
 struct DeviceEntry {
   int64_t q_row = 0, k_row = 0;
   int64_t q_begin = 0, k_begin = 0;
@@ -33,12 +36,22 @@ struct RaggedTensor {
   bool keys = false;  // rows are those of keys
 };
 
+/// Where entries end at lengths that come with the call: the list as it is then, whose rows stay
+/// where they are in scratch memory. All on the device.
+struct Cutting {
+  const EntryTokens* tokens = nullptr;  // of each entry; null: entries are there as a whole
+  ActualLengths lengths;
+  DeviceEntry* entries = nullptr;                      // scratch
+  int32_t *lengths_q = nullptr, *lengths_k = nullptr;  // scratch: of each declared entry
+};
+
 /// Addresses of ragged entries, in elements: `count` is rounded up to `batch` by empty ones.
 struct OffsetTables {
   EntryList list;
   int64_t batch = 0;
   std::array<RaggedTensor, 9> tensors;
   int64_t* tables = nullptr;  // one for each tensor, of batch + 1 and rounded up to 16 bytes
+  Cutting cutting;            // done by the same launch
 };
 
 /// From one table to the next, in elements.

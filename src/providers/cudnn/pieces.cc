@@ -20,7 +20,12 @@ Piece trimmed(const PlacedTile& placed) {
   return without_idle_edges({{.q_row = placed.q_row + (rest.q.begin - tile.q.begin) / tile.q.stride,
                               .k_row = placed.k_row + (rest.k.begin - tile.k.begin) / tile.k.stride,
                               .nq = nq,
-                              .nk = nk},
+                              .nk = nk,
+                              .tokens = {.sequence = tile.sequence,
+                                         .q_begin = rest.q.begin,
+                                         .q_stride = rest.q.stride,
+                                         .k_begin = rest.k.begin,
+                                         .k_stride = rest.k.stride}},
                              rest.band});
 }
 
@@ -35,6 +40,7 @@ void append_parts(Piece p, std::vector<Piece>& pieces) {
   if (p.cuts_left()) before.rows.nq = std::min(p.rows.nq, hi - p.band.lo);
   pieces.push_back(without_idle_edges(before));
   Piece from = p;
+  from.rows.tokens.k_begin += hi * from.rows.tokens.k_stride;
   from.rows.k_row += hi;
   from.rows.nk -= hi;
   from.band.hi = 0;
@@ -67,6 +73,12 @@ std::vector<Piece> make_pieces(const TileProblem& problem, std::span<const Place
     } else {
       append_parts(p, pieces);
     }
+  }
+  for (Piece& p : pieces) {
+    EntryTokens& tokens = p.rows.tokens;
+    tokens.lo = std::max(p.band.lo, -kUnbounded);
+    tokens.hi = std::min(p.band.hi, kUnbounded);
+    if (!problem.features.device_lengths) tokens = {};
   }
   return pieces;
 }

@@ -21,6 +21,7 @@ namespace longspan::cudnn {
 struct Scratch {
   std::array<size_t, kTensors> tensors{};  // packed rows of those that are not in place
   size_t offsets = 0;
+  size_t cut_entries = 0, cut_lengths = 0;  // with device lengths
   size_t cudnn = 0;
   size_t end = 0;
 };
@@ -38,6 +39,7 @@ struct StagedGroup {
   // On the device:
   const int32_t* lengths_q = nullptr;  // one of each declared batch entry, where padded
   const int32_t* lengths_k = nullptr;
+  const EntryTokens* tokens = nullptr;  // of each entry, with device lengths
 };
 
 struct StagedGroups final : public Staged {
@@ -55,6 +57,7 @@ struct Launch {
   Operands operands;
   std::array<int64_t, kTensors> first{};  // elements of views before those addresses
   Arguments arguments;
+  Cutting cutting;
   bool adds_dq = false;
 };
 
@@ -76,6 +79,8 @@ class CudnnPlan final : public Plan {
   template <class Tiles>
   Result<Launch> make_launch(const StagedGroup& staged, const Tiles& tiles,
                              std::byte* workspace) const;
+  Cutting cutting_of(const StagedGroup& staged, const ActualLengths& lengths,
+                     std::byte* workspace) const;
   Status pack_inputs(const Launch& launch, std::span<const Slot> slots, bool negated_q,
                      Stream stream) const;
   Status prepare_backward(const BackwardTiles& tiles, const Launch& launch) const;

@@ -24,8 +24,10 @@ __global__ void __launch_bounds__(kThreads)
   float before = -kInfinity;
   if (u.inside) {
     row = row_of_view(p.list, u.row, false);
-    part = p.stats[u.row * p.heads + u.head];
-    before = *p.lse.at<float>(row, u.head);
+    if (row >= 0) {
+      part = p.stats[u.row * p.heads + u.head];
+      before = *p.lse.at<float>(row, u.head);
+    }
   }
   __syncwarp();  // all lanes have read the LSE that one of them writes
   if (part == -kInfinity) return;
@@ -67,8 +69,10 @@ __global__ void __launch_bounds__(kThreads)
   const Unit u = unit_of<kLanes>(part.rows, part.heads);
   const int32_t dim = part.to.view.dim;
   if (!u.holds(dim)) return;
-  blend<To>(part.to, row_of_view(p.list, u.row, part.keys), u.head, u.lane, part.keep,
-            octet_of<T>(part.packed, u, part.heads, dim), part.factor);
+  const int64_t row = row_of_view(p.list, u.row, part.keys);
+  if (row < 0) return;
+  blend<To>(part.to, row, u.head, u.lane, part.keep, octet_of<T>(part.packed, u, part.heads, dim),
+            part.factor);
 }
 
 struct BlankView {

@@ -53,6 +53,13 @@ struct alignas(16) Octet {
   T values[kVector];
 };
 
+template <class T>
+__device__ Octet<T> zeros() {
+  Octet<T> octet;
+  for (T& value : octet.values) value = rounded<T>(0);
+  return octet;
+}
+
 struct Vectorized {
   DeviceView view;
   bool wide = false;  // whether octets of rows may be reached in 16-byte accesses
@@ -82,9 +89,12 @@ inline __device__ const DeviceEntry& entry_of(const EntryList& list, int64_t row
   return entries[low];
 }
 
+/// Where scratch row `row` belongs; negative behind the rows of a cut entry.
 inline __device__ int64_t row_of_view(const EntryList& list, int64_t row, bool keys) {
   const DeviceEntry& e = entry_of(list, row, keys);
-  return keys ? e.k_row + row - e.k_begin : e.q_row + row - e.q_begin;
+  const int64_t index = row - (keys ? e.k_begin : e.q_begin);
+  if (index >= (keys ? e.nk : e.nq)) return -1;
+  return (keys ? e.k_row : e.q_row) + index;
 }
 
 /// A row of one head, worked on by `kLanes` lanes of a warp, one octet each.

@@ -78,6 +78,18 @@ Refusal refused(DeclineCode code, const char* what) {
                                    what, kOthers)};
 }
 
+/// Entries that lose rows when they run are ragged ones.
+Refusal refused_device_lengths(const TileProblem& p) {
+  if (!p.features.device_lengths) return std::nullopt;
+  if (p.features.whole) return refused(DeclineCode::kWhole, "whole results with device_lengths");
+  if (p.direction == Direction::kForward || bounds_totals(p)) return std::nullopt;
+  return Decline{DeclineCode::kDeviceLengths,
+                 fmt::format("device_lengths in backward with dim {}, dim_v {} and "
+                             "deterministic={}: dims that are multiples of 16 and "
+                             "deterministic=false are offered; {}",
+                             p.dim_qk, p.dim_v, p.features.deterministic, kOthers)};
+}
+
 Refusal refused_features(const TileProblem& p) {
   const Features& f = p.features;
   if (f.softcap) return refused(DeclineCode::kSoftcap, "softcap");
@@ -121,6 +133,7 @@ Refusal refusal(const TileProblem& problem, const Device& device) {
   if (auto decline = refused_dims(problem)) return decline;
   if (auto decline = refused_heads(problem)) return decline;
   if (auto decline = refused_capacity(problem)) return decline;
+  if (auto decline = refused_device_lengths(problem)) return decline;
   return refused_features(problem);
 }
 

@@ -39,7 +39,8 @@ float scale_of(double scale) {
 Status write_offsets(const Launch& launch, Stream stream) {
   OffsetTables t = {.list = launch.list,
                     .batch = launch.key.batch,
-                    .tables = static_cast<int64_t*>(launch.arguments[offsets_of(Slot::kQ)])};
+                    .tables = static_cast<int64_t*>(launch.arguments[offsets_of(Slot::kQ)]),
+                    .cutting = launch.cutting};
   for (size_t i = 0; i < kTensors; ++i) {
     const Operand& o = launch.operands.tensors[i];
     t.tensors[i] = {.width = o.heads * o.dim, .keys = o.keys};
@@ -96,8 +97,23 @@ Result<Launch> CudnnPlan::make_launch(const StagedGroup& staged, const Tiles& t,
   launch.arguments[Slot::kLengthsQ] = const_cast<int32_t*>(staged.lengths_q);
   launch.arguments[Slot::kLengthsK] = const_cast<int32_t*>(staged.lengths_k);
   LONGSPAN_TRY(launch.graph, graph_of(staged, launch.key, t.stream));
+  launch.cutting = cutting_of(staged, t.lengths, workspace);
   if (launch.key.ragged) LONGSPAN_CHECK_OK(write_offsets(launch, t.stream));
+  if (launch.cutting.tokens == nullptr) return launch;
+  launch.list.entries = launch.cutting.entries;
+  launch.arguments[Slot::kLengthsQ] = launch.cutting.lengths_q;
+  launch.arguments[Slot::kLengthsK] = launch.cutting.lengths_k;
   return launch;
+}
+
+Cutting CudnnPlan::cutting_of(const StagedGroup& staged, const ActualLengths& lengths,
+                              std::byte* workspace) const {
+  auto* const both = reinterpret_cast<int32_t*>(workspace + scratch_.cut_lengths);
+  return {.tokens = staged.tokens,
+          .lengths = lengths,
+          .entries = reinterpret_cast<DeviceEntry*>(workspace + scratch_.cut_entries),
+          .lengths_q = both,
+          .lengths_k = both + kMostEntries};
 }
 
 Status CudnnPlan::pack_inputs(const Launch& launch, std::span<const Slot> slots, bool negated_q,

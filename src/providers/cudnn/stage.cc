@@ -47,7 +47,7 @@ Status inside(const TileProblem& p, std::span<const PlacedTile> tiles) {
 
 /// What a group needs in device memory, and where.
 struct Table {
-  size_t entries = 0, lengths_q = 0, lengths_k = 0;
+  size_t entries = 0, lengths_q = 0, lengths_k = 0, tokens = 0;
 };
 
 class TableWriter {
@@ -87,6 +87,9 @@ Table TableWriter::write(const Group& group) {
     lengths_q[i] = static_cast<int32_t>(group.entries[i].nq);
     lengths_k[i] = static_cast<int32_t>(group.entries[i].nk);
   }
+  std::vector<EntryTokens> tokens;
+  for (const Entry& e : group.entries) tokens.push_back(e.tokens);
+  table.tokens = append(tokens);
   table.lengths_q = append(lengths_q);
   table.lengths_k = append(lengths_k);
   return table;
@@ -131,6 +134,10 @@ Scratch scratch_of(const TileProblem& p) {
     take(Slot::kDv, rows_k * p.dim_v * 2);
   }
   s.offsets = places.take(kTensors * offset_table_size(kMostEntries) * 8);
+  if (p.features.device_lengths) {
+    s.cut_entries = places.take(kMostEntries * static_cast<int64_t>(sizeof(DeviceEntry)));
+    s.cut_lengths = places.take(2 * kMostEntries * static_cast<int64_t>(sizeof(int32_t)));
+  }
   s.cudnn = places.take(cudnn_budget(p));
   s.end = places.end();
   return s;
@@ -208,6 +215,9 @@ Result<std::shared_ptr<const Staged>> CudnnPlan::stage(std::span<const PlacedTil
     staged.list.entries = entries_at(tables[i].entries);
     staged.lengths_q = reinterpret_cast<const int32_t*>(base + tables[i].lengths_q);
     staged.lengths_k = reinterpret_cast<const int32_t*>(base + tables[i].lengths_k);
+    if (problem_.features.device_lengths) {
+      staged.tokens = reinterpret_cast<const EntryTokens*>(base + tables[i].tokens);
+    }
     result->groups.push_back(std::move(staged));
   }
   return std::shared_ptr<const Staged>(std::move(result));

@@ -32,6 +32,7 @@ Status DeviceFlight::place(const tool::Inputs& inputs, std::shared_ptr<const Cal
   host_ = testkit::make_flight(inputs, std::move(call), communicator_->rank());
   ForwardOperands& f = forward_;
   BackwardOperands& b = backward_;
+  LONGSPAN_CHECK_OK(place_lengths(inputs));
   f = host_.forward_operands();
   b = host_.backward_operands();
   LONGSPAN_TRY(f.q, mirror_.twin_of(host_.q));
@@ -67,7 +68,22 @@ Status DeviceFlight::place_memory(const Call& call) {
   return {};
 }
 
+Status DeviceFlight::place_lengths(const tool::Inputs& inputs) {
+  const size_t count = inputs.lengths_q.size();
+  LONGSPAN_TRY(lengths_q_, allocate_on(device_, count * sizeof(int32_t)));
+  LONGSPAN_TRY(lengths_k_, allocate_on(device_, count * sizeof(int32_t)));
+  host_.side.lengths = {.q = {static_cast<const int32_t*>(lengths_q_.get()), count},
+                        .k = {static_cast<const int32_t*>(lengths_k_.get()), count}};
+  return load_lengths(inputs.lengths_q, inputs.lengths_k);
+}
+
+Status DeviceFlight::load_lengths(std::span<const int32_t> q, std::span<const int32_t> k) {
+  LONGSPAN_CHECK_OK(copy_bytes(device_, lengths_q_.get(), q.data(), q.size_bytes()));
+  return copy_bytes(device_, lengths_k_.get(), k.data(), k.size_bytes());
+}
+
 Status DeviceFlight::load(const tool::Inputs& inputs) {
+  LONGSPAN_CHECK_OK(load_lengths(inputs.lengths_q, inputs.lengths_k));
   testkit::Flight fresh = testkit::make_flight(inputs, host_.call, communicator_->rank());
   for (tool::Tensor testkit::Flight::*tensor :
        {&testkit::Flight::q, &testkit::Flight::k, &testkit::Flight::v, &testkit::Flight::dout}) {
@@ -92,6 +108,24 @@ Status DeviceFlight::backward(Engine& engine, Stream stream) {
 Status DeviceFlight::queue(Engine& engine, Stream stream) {
   LONGSPAN_CHECK_OK(forward(engine, stream));
   return backward(engine, stream);
+}
+
+Result<tool::ResultTensors*> DeviceFlight::download() {
+  LONGSPAN_CHECK_OK(mirror_.download());
+  return static_cast<tool::ResultTensors*>(&host_);
+}
+
+Result<int64_t> DeviceFlight::numbers(std::string_view wanted) {
+  LONGSPAN_CHECK_OK(mirror_.download());
+  int64_t count = 0;
+  for (const auto& [name, tensor] : tool::present(host_)) {
+    if (name != wanted) continue;
+    const DType dtype = tensor->view.dtype;
+    for (int64_t i = 0; i < static_cast<int64_t>(tensor->memory.size()) / size_of(dtype); ++i) {
+      if (!std::isnan(tool::load(tensor->memory.data(), dtype, i))) ++count;
+    }
+  }
+  return count;
 }
 
 Result<std::vector<std::byte>> DeviceFlight::results() {

@@ -44,7 +44,7 @@ class Rank {
        std::barrier<>& together)
       : device_(device_of(communicator->rank())), scope_(device_.ordinal), together_(together) {
     engine_ = must(Engine::create(testkit::options_of(c), communicator, device_));
-    auto call = must(engine_->prepare(inputs.problem));
+    auto call = must(engine_->prepare(inputs.declared()));
     flight_ = must(DeviceFlight::make(inputs, call, communicator, device_));
     communicator_ = std::move(communicator);
   }
@@ -107,27 +107,44 @@ void check_rank(Rank& rank, const tool::Inputs& first, const tool::Inputs& secon
   EXPECT_EQ(rank.eager(second), expected_second);
 }
 
-TEST_P(Graphs, ReplaysEqualEagerCalls) {
-  const auto& [ranks, pattern] = GetParam();
+/// One of the test's cases, on its problem.
+Case case_of(const std::tuple<int, Pattern>& parameters, std::string problem) {
+  const auto& [ranks, pattern] = parameters;
   Case c;
-  c.problem = "dtype=bf16 heads=8/8 dim=64 lengths=203,90 mask=causal";
+  c.problem = std::move(problem);
   c.ranks = ranks;
   c.forward = pattern.forward;
   c.backward = pattern.backward;
   c.partition = "zigzag";
   c.provider = "cuda/reference";
-  const tool::Inputs first = testkit::inputs_of(c);
-  c.seed = 1;
-  const tool::Inputs second = testkit::inputs_of(c);
-  const int nodes = pattern.forward == "hybrid" && ranks % 2 == 0 ? 2 : 1;
-  auto made = make_peer_communicators(Topology::blocks(ranks, nodes), devices_of(ranks));
+  c.nodes = pattern.forward == "hybrid" && ranks % 2 == 0 ? 2 : 1;
+  return c;
+}
+
+void check_case(const Case& c, const tool::Inputs& first, const tool::Inputs& second) {
+  auto made = make_peer_communicators(Topology::blocks(c.ranks, c.nodes), devices_of(c.ranks));
   ASSERT_TRUE(made.ok()) << made.error().text();
-  std::barrier<> together(ranks);
+  std::barrier<> together(c.ranks);
   testkit::for_each_rank(std::move(made).value(), [&](std::shared_ptr<Communicator> communicator) {
     Rank rank(c, first, std::move(communicator), together);
     check_rank(rank, first, second);
     rank.meet();
   });
+}
+
+TEST_P(Graphs, ReplaysEqualEagerCalls) {
+  Case c = case_of(GetParam(), "dtype=bf16 heads=8/8 dim=64 lengths=203,90 mask=causal");
+  const tool::Inputs first = testkit::inputs_of(c);
+  c.seed = 1;
+  check_case(c, first, testkit::inputs_of(c));
+}
+
+TEST_P(Graphs, ReplaysTakeTheLengthsOfTheirTime) {
+  const Case c = case_of(GetParam(),
+                         "dtype=bf16 heads=8/8 dim=64 lengths=203,90,64 mask=causal "
+                         "device_lengths=true");
+  check_case(c, testkit::inputs_of(c, {0, 90, 0}, {0, 90, 0}),
+             testkit::inputs_of(c, {203, 0, 17}, {190, 1, 17}));
 }
 
 std::string name_of(const ::testing::TestParamInfo<Graphs::ParamType>& info) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "providers/cudnn/budget.h"
+#include "providers/cudnn/cut.h"
 #include "providers/cudnn/tiles.h"
 
 namespace longspan::cudnn {
@@ -162,6 +163,57 @@ TEST(CudnnGroups, CoverRandomTilesOnce) {
     }
     SCOPED_TRACE(round);
     check(p, tiles);
+  }
+}
+
+/// How often each pair is computed once entries end at the lengths of a call.
+void check_cut(const TileProblem& p, const std::vector<PlacedTile>& tiles,
+               const std::vector<int64_t>& lengths_q, const std::vector<int64_t>& lengths_k) {
+  Pairs pairs(static_cast<size_t>(p.capacity_q),
+              std::vector<int>(static_cast<size_t>(p.capacity_k)));
+  for (const Group& g : make_groups(p, tiles)) {
+    ASSERT_TRUE(g.ragged && !g.mask.bottom_right);
+    for (Entry e : g.entries) {
+      const auto sequence = static_cast<size_t>(e.tokens.sequence);
+      const EntryRows rows = cut({e.nq, e.nk}, e.tokens, lengths_q[sequence], lengths_k[sequence]);
+      ASSERT_EQ(rows.nq == 0, rows.nk == 0);
+      e.nq = rows.nq;
+      e.nk = rows.nk;
+      ASSERT_NO_FATAL_FAILURE(add_pairs(g.mask, e, pairs));
+    }
+  }
+  std::vector<PlacedTile> there = tiles;
+  for (PlacedTile& t : there) {
+    const auto sequence = static_cast<size_t>(t.tile.sequence);
+    t.tile.q = clip(t.tile.q, lengths_q[sequence]);
+    t.tile.k = clip(t.tile.k, lengths_k[sequence]);
+  }
+  ASSERT_EQ(pairs, wanted(p, there));
+}
+
+TEST(CudnnGroups, CoverWhatIsThereOfRandomTilesOnce) {
+  std::mt19937_64 random(2);
+  for (int round = 0; round < 3000 && !HasFatalFailure(); ++round) {
+    const int64_t rows_q = pick(random, 1, 90);
+    const int64_t rows_k = pick(random, 1, 90);
+    const auto direction = round % 2 == 0 ? Direction::kForward : Direction::kBackward;
+    TileProblem p = problem(direction, rows_q, rows_k, 64);
+    p.features.device_lengths = true;
+    std::vector<PlacedTile> tiles;
+    std::vector<int64_t> lengths_q, lengths_k;
+    for (int64_t i = pick(random, 0, 9); i > 0; --i) {
+      const int64_t q = pick(random, 0, rows_q - 1);
+      const int64_t k = pick(random, 0, rows_k - 1);
+      const int64_t nq = pick(random, 0, std::min<int64_t>(30, rows_q - q));
+      const int64_t nk = pick(random, 0, std::min<int64_t>(30, rows_k - k));
+      tiles.push_back(placed(q, nq, k, nk, random_band(random, nq, nk)));
+      tiles.back().tile.sequence = static_cast<int32_t>(lengths_q.size());
+      lengths_q.push_back(pick(random, 0, tiles.back().tile.q.end + 3));
+      lengths_k.push_back(pick(random, -2, tiles.back().tile.k.end + 3));
+    }
+    SCOPED_TRACE(round);
+    check(p, tiles);
+    check_cut(p, tiles, lengths_q, lengths_k);
   }
 }
 

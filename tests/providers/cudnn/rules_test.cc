@@ -103,6 +103,8 @@ TEST(CudnnRules, DeclinesInBothDirections) {
        [](auto& p) { p.features.modification = "mine"; }},
       {DeclineCode::kPage, "page", [](auto& p) { p.features.paged = true; }},
       {DeclineCode::kFp8, "fp8=current", [](auto& p) { p.features.fp8 = Fp8::kCurrent; }},
+      {DeclineCode::kWhole, "whole results with device_lengths",
+       [](auto& p) { p.features.device_lengths = p.features.whole = true; }},
       {DeclineCode::kMaxLogit, "max_logit", [](auto& p) { p.features.max_logit = true; }},
   };
   for (const Bad& bad : cases) {
@@ -121,6 +123,16 @@ TEST(CudnnRules, DeclinesOneDirectionAlone) {
   expect_declined({DeclineCode::kDeterministic, "writes 4328521728 bytes of scores", large},
                   Direction::kBackward);
   expect_taken(large, Direction::kForward);
+  for (const bool deterministic : {false, true}) {
+    const auto unbounded = [=](TileProblem& p) {
+      p.features.device_lengths = true;
+      p.features.deterministic = deterministic;
+      if (!deterministic) p.dim_qk = p.dim_v = 72;
+    };
+    expect_declined({DeclineCode::kDeviceLengths, "device_lengths in backward with dim", unbounded},
+                    Direction::kBackward);
+    expect_taken(unbounded, Direction::kForward);
+  }
 }
 
 TEST(CudnnRules, TakesWhatIsVerified) {
@@ -135,6 +147,7 @@ TEST(CudnnRules, TakesWhatIsVerified) {
     expect_taken([](TileProblem& p) { p.features.window = true; }, direction);
     expect_taken([](TileProblem& p) { p.features.deterministic = true; }, direction);
     expect_taken([](TileProblem& p) { p.features.whole = true; }, direction);
+    expect_taken([](TileProblem& p) { p.features.device_lengths = true; }, direction);
     expect_taken([](TileProblem& p) { p.capacity_q = p.capacity_k = 0; }, direction);
     // A part of a group on one key head.
     expect_taken(
