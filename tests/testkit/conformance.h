@@ -24,7 +24,7 @@ struct Case {
   std::string partition = "contiguous";
   std::string provider = "cpu/tiled";
   uint64_t seed = 0;
-  std::string modification = "";                       // see modifications.h
+  std::string modification = "";  // see modifications.h
   int head_slices = 1;
   std::optional<DeclineCode> declined = std::nullopt;  // how it must end, else with a pass
 };

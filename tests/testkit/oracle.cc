@@ -146,9 +146,7 @@ class Definition {
     return accumulator(problem_.dtype) == DType::kF32 ? static_cast<float>(value) : value;
   }
 
-  double roundoff() const {
-    return accumulator(problem_.dtype) == DType::kF32 ? 0x1p-24 : 0x1p-53;
-  }
+  double roundoff() const { return accumulator(problem_.dtype) == DType::kF32 ? 0x1p-24 : 0x1p-53; }
 
   void round_statistics(int64_t row, int64_t head) {
     double* const o = row_of(out_.o, row, head);
