@@ -163,6 +163,7 @@ struct Counters {
   int64_t bytes_sent_forward = 0;  // last call
   int64_t bytes_sent_backward = 0;
   int64_t attend_launches = 0;  // since creation
+  int64_t fill_steps = 0;       // that wrote 0 or -inf where no tile writes; since creation
 };
 
 /// One rank. Used by one thread at a time.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -68,9 +69,12 @@ class PreparedCall final : public Call {
   void* guard_scratch(Direction direction, Workspace workspace) const;
   /// Whether tiles end at lengths that come with the call.
   bool trims_tiles() const { return parts_.setting.problem.device_lengths; }
+  bool has_run(Direction d) const { return has_run_[static_cast<size_t>(d)]; }
+  void note_run(Direction d) const { has_run_[static_cast<size_t>(d)] = true; }
 
  private:
   CallParts parts_;
+  mutable std::array<std::atomic<bool>, 2> has_run_ = {};
   std::vector<BufferSpec> saved_layout_;
 };
 

@@ -42,6 +42,11 @@ class CudaQueues final : public Queues {
     return marks_[static_cast<size_t>(step)].hold(stream(queue));
   }
 
+  Result<bool> capturing(Stream stream) const override {
+    const cuda::DeviceScope scope(ordinal_);
+    return cuda::capturing(stream);
+  }
+
   void push_range(std::string_view name) override { cuda::push_range(name.data()); }
   void pop_range() override { cuda::pop_range(); }
 

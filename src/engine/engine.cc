@@ -65,6 +65,7 @@ class EngineImpl final : public Engine {
   Counters counters() const override {
     Counters result = counters_;
     result.attend_launches = executor_.attend_launches();
+    result.fill_steps = executor_.fill_steps();
     return result;
   }
   CacheStatistics cache_statistics() const override { return options_.plans->statistics(); }
@@ -76,6 +77,8 @@ class EngineImpl final : public Engine {
   /// No further call can match the others'.
   void give_up(const Error& reason);
   Status check_group(const PreparedCall& call) const;
+  /// Only what has run before may be captured.
+  Status check_warm(const PreparedCall& call, Direction direction, Stream stream) const;
   /// One execution: checks, then guarded_run().
   template <class Operands>
   Status play(const Call& call, Direction direction, const Operands& x, const Saved& saved,
@@ -175,6 +178,16 @@ Status EngineImpl::check_group(const PreparedCall& call) const {
                              call.partition().ranks(), communicator_->size()));
 }
 
+Status EngineImpl::check_warm(const PreparedCall& call, Direction direction, Stream stream) const {
+  if (call.has_run(direction)) return {};
+  LONGSPAN_TRY(const bool capturing, queues_->capturing(stream));
+  if (!capturing) return {};
+  return invalid(
+      fmt::format("a cold call is being captured: run {} of this call once before, so that "
+                  "kernels are loaded and graphs of cuDNN built",
+                  name(direction)));
+}
+
 Status EngineImpl::run(const Prepared& prepared, const Task& task) {
   LONGSPAN_CHECK_OK(executor_.run({.schedule = prepared.schedule,
                                    .plan = prepared.plan.get(),
@@ -201,10 +214,12 @@ Status EngineImpl::play(const Call& call, Direction direction, const Operands& x
   LONGSPAN_CHECK_OK(check_binding(call, x, saved, workspace));
   const auto& prepared = static_cast<const PreparedCall&>(call);
   LONGSPAN_CHECK_OK(check_group(prepared));
+  LONGSPAN_CHECK_OK(check_warm(prepared, direction, stream));
   const Status earlier = reported();
   const Status status = guarded_run(prepared, direction, x, saved, workspace, stream);
   if (!status.ok()) give_up(status.error());
   LONGSPAN_CHECK_OK(status);
+  prepared.note_run(direction);
   LONGSPAN_CHECK_OK(earlier);
   return device_.is_cuda() ? Status() : reported();
 }

@@ -157,6 +157,7 @@ Status Executor::run_step(const Execution& x, const Step& step, StepId id) {
   if (step.kind == StepKind::kAttend || step.kind == StepKind::kAttendBackward) {
     return attend(x, step);
   }
+  if (step.kind == StepKind::kFill) ++fill_steps_;
   return x.rows.run(x.schedule, id, views_, x.sides, queues_.stream(step.queue));
 }
 

@@ -57,6 +57,7 @@ class Executor {
   Status run(const Execution& execution);
 
   int64_t attend_launches() const { return attend_launches_; }
+  int64_t fill_steps() const { return fill_steps_; }
 
  private:
   Status run_step(const Execution& execution, const Step& step, StepId id);
@@ -76,6 +77,7 @@ class Executor {
   std::vector<Transfer> transfers_;  // of the step being posted
   size_t part_ = 0;                  // parts attended in this run
   int64_t attend_launches_ = 0;
+  int64_t fill_steps_ = 0;
 };
 
 }  // namespace longspan

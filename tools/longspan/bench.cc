@@ -40,12 +40,13 @@ int count_gpus(const std::vector<Device>& devices) {
 /// Runs an iteration and keeps what it did.
 Status take_audit(Arm& arm) {
   LONGSPAN_TRY(const Slice cold, arm.group->run({}));
-  std::vector<int64_t> before;
-  for (const auto& rank : arm.group->ranks()) before.push_back(rank->counters().attend_launches);
+  std::vector<Counters> before;
+  for (const auto& rank : arm.group->ranks()) before.push_back(rank->counters());
   LONGSPAN_TRY(const Slice warm, arm.group->run({}));
   for (size_t i = 0; i < before.size(); ++i) {
     const Counters counters = arm.group->ranks()[i]->counters();
-    arm.audit.attend_launches.push_back(counters.attend_launches - before[i]);
+    arm.audit.attend_launches.push_back(counters.attend_launches - before[i].attend_launches);
+    arm.audit.fills.push_back(counters.fill_steps - before[i].fill_steps);
     arm.audit.bytes_forward.push_back(counters.bytes_sent_forward);
     arm.audit.bytes_backward.push_back(counters.bytes_sent_backward);
   }

@@ -68,7 +68,7 @@ Json audit_json(const BenchGroup& group, const BenchAudit& audit) {
       {"forward", flops_json(call, Direction::kForward)},
       {"backward", backward ? flops_json(call, Direction::kBackward) : Json()}};
   json["attend_launches"] = audit.attend_launches;
-  json["fills"] = Json();  // not counted by any provider yet
+  json["fills"] = audit.fills;
   json["bytes_sent"] = {{"forward", audit.bytes_forward},
                         {"backward", backward ? Json(audit.bytes_backward) : Json()}};
   // Workspace and saved buffers; the engine holds no other memory in reserve.

@@ -16,7 +16,7 @@ Json check_json(const BenchCheck& check);
 
 /// What one iteration did, summed or rank by rank.
 struct BenchAudit {
-  std::vector<int64_t> attend_launches, bytes_forward, bytes_backward;
+  std::vector<int64_t> attend_launches, fills, bytes_forward, bytes_backward;
 };
 
 /// Who computes, with what memory, and what one iteration did.
