@@ -15,17 +15,17 @@ Error unsupported(std::string message) {
   return {ErrorCode::kUnsupported, std::move(message), "library"};
 }
 
-std::string path_of(void* handle) {
+SharedLibrary library_of(void* handle) { return {handle, path_of_library(handle)}; }
+
+}  // namespace
+
+std::string path_of_library(void* handle) {
   link_map* map = nullptr;
   if (dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0 || map == nullptr) return {};
   std::error_code failed;
   const std::filesystem::path path = std::filesystem::canonical(map->l_name, failed);
   return failed ? map->l_name : path.string();
 }
-
-SharedLibrary library_of(void* handle) { return {handle, path_of(handle)}; }
-
-}  // namespace
 
 Result<void*> SharedLibrary::symbol(const char* name) const {
   void* const found = dlsym(handle, name);
@@ -48,11 +48,11 @@ Result<SharedLibrary> open_shared_library(const std::string& soname, const std::
         fmt::format("{} could not be opened as \"{}\": {}", soname, file, dlerror()));
   }
   SharedLibrary library = library_of(wished);
-  if (mapped == nullptr || path_of(mapped) == library.path) return library;
+  if (mapped == nullptr || path_of_library(mapped) == library.path) return library;
   return unsupported(fmt::format(
       "the process has mapped {} already, so {} cannot be used: leave the path out, or open that "
       "one first",
-      path_of(mapped), file));
+      path_of_library(mapped), file));
 }
 
 }  // namespace longspan

@@ -16,6 +16,9 @@ struct SharedLibrary {
   Result<void*> symbol(const char* name) const;
 };
 
+/// The file of an open library, without links: one file has one path.
+std::string path_of_library(void* handle);
+
 /// The file called `soname` that the process has mapped already, else `file` (empty: no wish), else
 /// what the loader's own path has. unsupported says what was tried, and when `file` is another one
 /// than is mapped: two copies of a library must not be mixed.

@@ -25,8 +25,6 @@ Status add_guard(CallParts& parts, const Options& options, const Device& device,
       guard::make_predicates(parts.problem, options.promises);
   if (predicates.empty()) return {};
   for (Prepared& prepared : parts.directions) {
-    constexpr size_t kAligned = kWorkspaceAlignment;
-    prepared.workspace_bytes = (prepared.workspace_bytes + kAligned - 1) / kAligned * kAligned;
     prepared.workspace_bytes += guard::kScratchBytes;
   }
   LONGSPAN_TRY(parts.guard,

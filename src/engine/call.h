@@ -20,8 +20,9 @@ struct Prepared {
   std::vector<std::shared_ptr<const Staged>> staged;  // per part of the attend steps, in order
   std::shared_ptr<const RowProgram> rows;             // null where a direction is not prepared
   std::vector<bool> awaited;                          // awaited_elsewhere(schedule)
-  size_t workspace_bytes = 0;  // schedule, plan once a queue, then the guard's scratch
-  uint64_t common_hash = 0;    // of rank 0's schedule and the provider: equal on every rank
+  /// Of the schedule, the plan once a queue, then the guard: multiples of kWorkspaceAlignment each.
+  size_t workspace_bytes = 0;
+  uint64_t common_hash = 0;  // of rank 0's schedule and the provider: equal on every rank
 };
 
 /// The default ALiBi slopes of all query heads, accumulator type, on the call's device.

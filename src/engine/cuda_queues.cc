@@ -17,9 +17,9 @@ class CudaQueues final : public Queues {
         fork_(std::move(fork)),
         join_(std::move(join)) {}
 
-  Status begin(Stream first, int queues) override {
+  Status begin(Stream first, bool several) override {
     first_ = first;
-    forked_ = queues > 1;
+    forked_ = several;
     if (!forked_) return {};
     const cuda::DeviceScope scope(ordinal_);
     LONGSPAN_CHECK_OK(fork_.record(first_));

@@ -49,7 +49,7 @@ Status Executor::run(const Execution& x) {
   LONGSPAN_CHECK_OK(x.rows.clear(x.sides.dsink, x.stream));
   LONGSPAN_CHECK_OK(x.rows.clear(x.sides.dbias, x.stream));
   requests_.assign(x.schedule.steps.size(), Request{});
-  LONGSPAN_CHECK_OK(queues_.begin(x.stream, x.schedule.queues()));
+  LONGSPAN_CHECK_OK(queues_.begin(x.stream, !x.awaited.empty()));
   const auto count = static_cast<StepId>(x.schedule.steps.size());
   for (StepId id = 0; id < count; ++id) {
     const Step& step = x.schedule.steps[static_cast<size_t>(id)];

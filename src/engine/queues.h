@@ -16,8 +16,8 @@ namespace longspan {
 class Queues {
  public:
   virtual ~Queues() = default;
-  /// The other `queues` - 1 queues go on from where `first` is.
-  virtual Status begin(Stream first, int /*queues*/) {
+  /// The other queues, where there are `several`, go on from where `first` is.
+  virtual Status begin(Stream first, bool /*several*/) {
     first_ = first;
     return {};
   }

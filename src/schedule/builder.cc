@@ -74,7 +74,7 @@ Message Builder::message(TransferKind kind, int peer, uint32_t tag, std::vector<
 
 void Builder::add_edge(Step& step, StepId earlier, StepId* arrival) {
   const Step& before = schedule_.steps[static_cast<size_t>(earlier)];
-  const auto queue = static_cast<size_t>(step.queue);
+  const auto queue = static_cast<size_t>(queue_);
   if (step.lane == Lane::kCompute && before.lane == Lane::kTransfer) {
     if (std::exchange(waited_[static_cast<size_t>(earlier)][queue], true)) return;
     if (arrival != nullptr && *arrival == kNone) {
@@ -83,7 +83,7 @@ void Builder::add_edge(Step& step, StepId earlier, StepId* arrival) {
     }
   } else if (step.lane == Lane::kCompute) {
     StepId& known = known_[queue][static_cast<size_t>(before.queue)];
-    if (before.queue == step.queue || earlier <= known) return;
+    if (before.queue == queue_ || earlier <= known) return;
     known = earlier;
   }
   if (std::find(step.after.begin(), step.after.end(), earlier) == step.after.end()) {
@@ -135,6 +135,7 @@ void Builder::access(Step& step, BufferId id, bool write, StepId* arrival) {
 }
 
 void Builder::push(Step step) {
+  step.queue = queue_;
   std::sort(step.after.begin(), step.after.end());
   schedule_.steps.push_back(std::move(step));
   waited_.push_back({});
@@ -143,7 +144,7 @@ void Builder::push(Step step) {
 void Builder::copy(StepKind kind, std::vector<Copy> copies) {
   compact(copies);
   if (copies.empty()) return;
-  Step step{.kind = kind, .queue = queue_};
+  Step step{.kind = kind};
   BufferId src = kNone;  // runs of copies share their buffers
   BufferId dst = kNone;
   for (const Copy& c : copies) {
@@ -157,7 +158,7 @@ void Builder::copy(StepKind kind, std::vector<Copy> copies) {
 void Builder::delta(BufferId o, BufferId dout, BufferId delta, std::vector<Copy> rows) {
   compact(rows);
   if (rows.empty()) return;
-  Step step{.kind = StepKind::kDelta, .queue = queue_, .o = o, .dout = dout, .delta = delta};
+  Step step{.kind = StepKind::kDelta, .o = o, .dout = dout, .delta = delta};
   access(step, o, false);
   access(step, dout, false);
   access(step, delta, true);
@@ -169,7 +170,7 @@ void Builder::fill(std::vector<Fill> fills) {
   std::erase_if(fills,
                 [this](const Fill& f) { return f.rows == 0 || buffer(f.buffer).heads == 0; });
   if (fills.empty()) return;
-  Step step{.kind = StepKind::kFill, .queue = queue_};
+  Step step{.kind = StepKind::kFill};
   for (const Fill& f : fills) access(step, f.buffer, true);
   step.fills = std::move(fills);
   push(std::move(step));
@@ -177,7 +178,7 @@ void Builder::fill(std::vector<Fill> fills) {
 
 void Builder::sink(BufferId o, BufferId lse, std::vector<Fill> rows) {
   if (rows.empty()) return;
-  Step step{.kind = StepKind::kSink, .queue = queue_, .o = o, .lse = lse};
+  Step step{.kind = StepKind::kSink, .o = o, .lse = lse};
   access(step, o, true);
   access(step, lse, true);
   step.fills = std::move(rows);
@@ -186,7 +187,7 @@ void Builder::sink(BufferId o, BufferId lse, std::vector<Fill> rows) {
 
 void Builder::sink_gradient(BufferId lse, BufferId delta, std::vector<Fill> rows) {
   if (rows.empty()) return;
-  Step step{.kind = StepKind::kSinkGradient, .queue = queue_, .lse = lse, .delta = delta};
+  Step step{.kind = StepKind::kSinkGradient, .lse = lse, .delta = delta};
   access(step, lse, false);
   access(step, delta, false);
   step.fills = std::move(rows);
@@ -196,7 +197,7 @@ void Builder::sink_gradient(BufferId lse, BufferId delta, std::vector<Fill> rows
 void Builder::transfer(StepKind kind, std::vector<Message> messages) {
   std::erase_if(messages, [](const Message& m) { return m.buffers.empty(); });
   if (messages.empty()) return;
-  Step step{.kind = kind, .lane = Lane::kTransfer, .queue = queue_};
+  Step step{.kind = kind, .lane = Lane::kTransfer};
   for (const Message& m : messages) {
     for (const BufferId id : m.buffers) access(step, id, m.kind == TransferKind::kRecv);
   }
@@ -208,7 +209,6 @@ void Builder::attend(Step step) {
   std::erase_if(step.parts, [](const Part& p) { return p.tiles.empty(); });
   if (step.parts.empty()) return;
   const bool forward = step.kind == StepKind::kAttend;
-  step.queue = queue_;
   access(step, step.q, false);
   access(step, step.o, forward);
   access(step, step.lse, forward);

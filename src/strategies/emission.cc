@@ -60,7 +60,10 @@ Emission::Emission(const Setting& s, Direction d, int r, std::string_view strate
       k(group_rows(SideOf::kKey, group)),
       q_members(member_rows(*this, SideOf::kQuery)),
       k_members(member_rows(*this, SideOf::kKey)),
-      builder(d, strategy, r, a.ways * a.rings) {
+      builder(d, strategy, r, a.ways * a.rings),
+      own(meet(problem, q, k)),
+      whole_o(writes_whole_o(*this)),
+      whole_gradients(writes_whole_gradients(*this)) {
   for (int i = 0; i < slices; ++i) exchanges.emplace_back(builder.region(), builder.region());
   select(0);
 }
@@ -74,11 +77,6 @@ void Emission::select(int index) {
 HeadShare Emission::share_of(int other_member) const {
   return slice_of(head_share(problem, arrangement.ways, other_member), problem.group(), slices,
                   slice);
-}
-
-const Meeting& Emission::own() {
-  if (!meeting) meeting = meet(problem, q, k);
-  return *meeting;
 }
 
 Rows Emission::group_rows(SideOf side, int of_group) const {

@@ -12,8 +12,7 @@ namespace {
 TileProblem tile_problem(Emission& e, int64_t key_rows) {
   const Problem& p = e.problem;
   Features features = features_of(p, e.direction);
-  features.whole =
-      e.direction == Direction::kForward ? writes_whole_o(e) : writes_whole_gradients(e);
+  features.whole = e.direction == Direction::kForward ? e.whole_o : e.whole_gradients;
   return {.direction = e.direction,
           .dtype = p.dtype,
           .heads_q = e.share.q_heads(),
@@ -29,7 +28,7 @@ TileProblem tile_problem(Emission& e, int64_t key_rows) {
 
 /// O and LSE of the rows that attend works on: filled where tiles do not write them.
 void start_results(Emission& e, const AttendBuffers& buffers) {
-  if (!writes_whole_o(e)) {
+  if (!e.whole_o) {
     e.builder.fill({whole(e, buffers.o), whole(e, buffers.lse)});
     return;
   }
@@ -56,14 +55,14 @@ struct Operands {
 /// On this rank's own rows.
 int64_t forward_in_place(Emission& e, const Operands& x) {
   AttendBuffers buffers{.q = x.q, .k = x.k, .v = x.v, .o = x.o, .lse = x.lse};
-  if (!writes_whole_o(e)) {
+  if (!e.whole_o) {
     buffers.o = keeps_exact_o(e.setting) ? exact_o(e) : accumulator_buffer(e, Quantity::kO);
     buffers.lse = accumulator_buffer(e, Quantity::kLse);
   }
   buffers.max_logit = max_logit_buffer(e);
   const int64_t key_rows = compute(e, buffers);
   reduce_max_logit(e, buffers.max_logit);
-  if (writes_whole_o(e)) return key_rows;
+  if (e.whole_o) return key_rows;
   std::vector<Copy> copies = copy_rows(e.own_q, buffers.o, x.o, e.problem.heads_q);
   const std::vector<Copy> more = copy_rows(e.own_q, buffers.lse, x.lse, e.problem.heads_q);
   copies.insert(copies.end(), more.begin(), more.end());
@@ -85,7 +84,7 @@ int64_t forward_by_heads(Emission& e, const Operands& x) {
     buffers.q = head_layout(e, Quantity::kQ, dtype, saved);
     buffers.k = head_layout(e, Quantity::kK, dtype, saved);
     buffers.v = head_layout(e, Quantity::kV, dtype, saved);
-    buffers.o = head_layout(e, Quantity::kO, writes_whole_o(e) ? dtype : acc, saved);
+    buffers.o = head_layout(e, Quantity::kO, e.whole_o ? dtype : acc, saved);
     buffers.lse = head_layout(e, Quantity::kLse, acc, saved);
     return send_to_heads(e, {{x.q, buffers.q}, {x.k, buffers.k}, {x.v, buffers.v}});
   };

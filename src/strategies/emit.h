@@ -61,9 +61,6 @@ struct Emission {
   std::string label() const { return slices > 1 ? "." + std::to_string(slice) : ""; }
   /// The share of another member in the selected slice.
   HeadShare share_of(int other_member) const;
-  /// Where the rows that attend works on meet.
-  const Meeting& own();
-
   int member_rank(int member) const { return group * arrangement.ways + member; }
   int group_rank(int other_group) const { return other_group * arrangement.ways + member; }
   /// Tokens that the attend steps of a group's members work on.
@@ -90,7 +87,9 @@ struct Emission {
   std::vector<MemberRows> q_members, k_members;  // of the group; empty when ways is 1
   Builder builder;
   std::vector<std::pair<RegionId, RegionId>> exchanges;  // send, recv of each slice, both ways
-  std::optional<Meeting> meeting;                        // what own() found
+  Meeting own;                                           // where the rows that attend works on meet
+  bool whole_o;          // forward writes its results instead of adding to them
+  bool whole_gradients;  // and so does backward (Features::whole)
   std::map<Quantity, BufferId> operands;
 };
 
@@ -133,11 +132,11 @@ std::vector<Copy> copy_rows(const Rows& rows, BufferId from, BufferId to, int64_
 /// was accumulated. Where rows are long O is small beside v, and so is that error; O of other types
 /// is exact as returned.
 bool keeps_exact_o(const Setting& setting);
-/// Whether forward or backward writes its results instead of adding to them (Features::whole).
-bool writes_whole_o(Emission& emission);
-bool writes_whole_gradients(Emission& emission);
+/// Emission::whole_o, and after it Emission::whole_gradients.
+bool writes_whole_o(const Emission& emission);
+bool writes_whole_gradients(const Emission& emission);
 /// Valid rows that no tile works on, of a buffer of queries or keys.
-std::vector<Fill> unattended(Emission& emission, BufferId buffer);
+std::vector<Fill> unattended(const Emission& emission, BufferId buffer);
 
 /// Buffers of the attend steps.
 struct AttendBuffers {

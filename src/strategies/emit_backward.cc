@@ -27,7 +27,7 @@ BufferId own_o(Emission& e) {
 void start_gradients(Emission& e, AttendBuffers& buffers) {
   std::vector<Fill> fills;
   for (const BufferId id : {buffers.dq, buffers.dk, buffers.dv}) {
-    if (writes_whole_gradients(e)) {
+    if (e.whole_gradients) {
       const std::vector<Fill> more = unattended(e, id);
       fills.insert(fills.end(), more.begin(), more.end());
     } else {
@@ -53,7 +53,7 @@ struct Operands {
 /// On this rank's own rows.
 int64_t backward_in_place(Emission& e, const Operands& x) {
   const DType dtype = e.problem.dtype;
-  const bool final = writes_whole_gradients(e);
+  const bool final = e.whole_gradients;
   const BufferId o = own_o(e);
   AttendBuffers buffers{.q = e.operand(Quantity::kQ, dtype),
                         .k = e.operand(Quantity::kK, dtype),
@@ -89,7 +89,7 @@ Arrival arrive_at_kept(Emission& e, AttendBuffers& buffers, BufferId dout) {
   buffers.q = head_layout(e, Quantity::kQ, dtype, true);
   buffers.k = head_layout(e, Quantity::kK, dtype, true);
   buffers.v = head_layout(e, Quantity::kV, dtype, true);
-  buffers.o = head_layout(e, Quantity::kO, writes_whole_o(e) ? dtype : acc, true);
+  buffers.o = head_layout(e, Quantity::kO, e.whole_o ? dtype : acc, true);
   buffers.lse = head_layout(e, Quantity::kLse, acc, true);
   buffers.dout = head_layout(e, Quantity::kDout, dtype, false);
   return send_to_heads(e, {{dout, buffers.dout}});
@@ -115,7 +115,7 @@ Arrival arrive(Emission& e, AttendBuffers& buffers, BufferId dout, BufferId delt
 
 /// delta in head layout, where the tiles cannot start from the O that forward kept.
 void settle_delta(Emission& e, AttendBuffers& buffers) {
-  if (buffers.o == kNone || writes_whole_gradients(e)) return;
+  if (buffers.o == kNone || e.whole_gradients) return;
   buffers.delta = head_layout(e, Quantity::kDelta, accumulator(e.problem.dtype), false);
   e.builder.delta(buffers.o, buffers.dout, buffers.delta,
                   copy_rows(e.q, buffers.o, buffers.delta, e.share.q_heads()));
@@ -134,7 +134,7 @@ int64_t backward_by_heads(Emission& e, const Operands& x) {
   };
   const auto leave = [&] {
     settle_delta(e, buffers);
-    const bool final = writes_whole_gradients(e);
+    const bool final = e.whole_gradients;
     const auto gradient = [&](Quantity quantity) {
       return final ? head_layout(e, quantity, dtype, false) : accumulator_buffer(e, quantity);
     };

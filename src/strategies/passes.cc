@@ -57,7 +57,7 @@ class Passes {
   }
 
   void own_part() {
-    own_ = {.k = b_.k, .v = b_.v, .dk = b_.dk, .dv = b_.dv, .tiles = e_.own().tiles};
+    own_ = {.k = b_.k, .v = b_.v, .dk = b_.dk, .dv = b_.dv, .tiles = e_.own.tiles};
     key_rows_ = e_.k.rows;
   }
 

@@ -34,11 +34,6 @@ bool are_apart(const std::vector<PlacedTile>& tiles, bool keys) {
          }) == rows.end();
 }
 
-bool may_be_whole(const Emission& e) {
-  return e.setting.whole && e.arrangement.rings == 1 && e.problem.sink == Sink::kNone &&
-         !keeps_exact_o(e.setting);
-}
-
 }  // namespace
 
 bool keeps_exact_o(const Setting& setting) {
@@ -46,16 +41,19 @@ bool keeps_exact_o(const Setting& setting) {
   return !setting.whole || !has_long_rows(setting.problem);
 }
 
-bool writes_whole_o(Emission& e) { return may_be_whole(e) && are_apart(e.own().tiles, false); }
-
-bool writes_whole_gradients(Emission& e) {
-  return may_be_whole(e) && !shares_kv_heads(e.problem, e.arrangement.ways) &&
-         are_apart(e.own().tiles, false) && are_apart(e.own().tiles, true);
+bool writes_whole_o(const Emission& e) {
+  return e.setting.whole && e.arrangement.rings == 1 && e.problem.sink == Sink::kNone &&
+         !keeps_exact_o(e.setting) && are_apart(e.own.tiles, false);
 }
 
-std::vector<Fill> unattended(Emission& e, BufferId buffer) {
+bool writes_whole_gradients(const Emission& e) {
+  return e.direction == Direction::kBackward && e.whole_o &&
+         !shares_kv_heads(e.problem, e.arrangement.ways) && are_apart(e.own.tiles, true);
+}
+
+std::vector<Fill> unattended(const Emission& e, BufferId buffer) {
   const bool keys = is_key_side(e.builder.buffer(buffer).quantity);
-  const auto attended = rows_of(e.own().tiles, keys);
+  const auto attended = rows_of(e.own.tiles, keys);
   std::vector<Fill> fills;
   auto next = attended.begin();
   for (const Run& run : (keys ? e.k : e.q).runs) {

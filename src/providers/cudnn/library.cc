@@ -2,7 +2,6 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <link.h>
 
 #include <array>
 #include <filesystem>
@@ -10,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/shared_library.h"
 #include "longspan/libraries.h"
 
 namespace longspan::cudnn {
@@ -25,15 +25,6 @@ constexpr std::array<const char*, 5> kParts = {
 
 Error unsupported(std::string message) {
   return {ErrorCode::kUnsupported, std::move(message), "cudnn"};
-}
-
-/// Without links, so that one file has one path.
-std::string path_of(void* handle) {
-  link_map* map = nullptr;
-  if (dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0 || map == nullptr) return {};
-  std::error_code failed;
-  const std::filesystem::path path = std::filesystem::canonical(map->l_name, failed);
-  return failed ? map->l_name : path.string();
 }
 
 std::string directory_of(const std::string& path) {
@@ -56,11 +47,11 @@ Result<void*> find_named(const std::string& path, void* mapped) {
     return unsupported(fmt::format("cuDNN could not be opened as {}, the path that was set: {}; {}",
                                    file, dlerror(), kRemedy));
   }
-  if (mapped == nullptr || path_of(mapped) == path_of(named)) return named;
+  if (mapped == nullptr || path_of_library(mapped) == path_of_library(named)) return named;
   return unsupported(
       fmt::format("the process has mapped {} already, so {} cannot be used: leave the path out, or "
                   "open that one first",
-                  path_of(mapped), file));
+                  path_of_library(mapped), file));
 }
 
 /// The one named, else the copy that the process has already, else the loader's.
@@ -77,7 +68,7 @@ Result<void*> find(const std::string& path) {
 Result<Library> open_library(const std::string& path) {
   Library result;
   LONGSPAN_TRY(result.handle, find(path));
-  result.path = path_of(result.handle);
+  result.path = path_of_library(result.handle);
   const auto get_version = reinterpret_cast<size_t (*)()>(dlsym(result.handle, "cudnnGetVersion"));
   if (get_version == nullptr) {
     return unsupported(fmt::format("{} has no cudnnGetVersion: it is no cuDNN", result.path));
@@ -130,7 +121,7 @@ Status one_installation(const Library& library) {
   for (const char* part : kParts) {
     void* const mapped = dlopen(part, RTLD_LAZY | RTLD_NOLOAD);
     if (mapped == nullptr) continue;
-    const std::string path = path_of(mapped);
+    const std::string path = path_of_library(mapped);
     dlclose(mapped);
     if (directory_of(path) == home) continue;
     return unsupported(fmt::format(
