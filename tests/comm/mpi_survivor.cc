@@ -77,6 +77,12 @@ Status mismatch(Communicator& own, size_t sent, size_t expected) {
   return transfer(own, {TransferKind::kRecv, 1, 8}, kPatience);
 }
 
+/// Both of two ranks wait for the other; rank 1 has far more patience.
+Status late(Communicator& own) {
+  const auto deadline = own.rank() == 0 ? kDeadline : kPatience;
+  return transfer(own, {TransferKind::kRecv, 1 - own.rank(), 8}, deadline);
+}
+
 Status run(Communicator& own, std::string_view scene) {
   if (scene == "kill_small") return kill_in_all_to_all(own, 1000);
   if (scene == "kill_large") return kill_in_all_to_all(own, kLarge);
@@ -84,7 +90,7 @@ Status run(Communicator& own, std::string_view scene) {
   if (scene == "abandon") return abandon(own);
   if (scene == "small_mismatch") return mismatch(own, 100, 200);
   if (scene == "large_mismatch") return mismatch(own, kLarge, 1 << 20);
-  if (scene == "late") return transfer(own, {TransferKind::kRecv, own.size() - 1, 8}, kDeadline);
+  if (scene == "late") return late(own);
   return Error{ErrorCode::kInvalidArgument, "unknown scene " + std::string(scene), "test"};
 }
 

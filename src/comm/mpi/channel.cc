@@ -11,6 +11,11 @@
 #include "comm/mpi/pieces.h"
 
 namespace longspan::comm {
+namespace {
+
+constexpr std::chrono::milliseconds kLastWord{250};
+
+}  // namespace
 
 MpiChannel::MpiChannel(std::shared_ptr<MpiRuntime> runtime, MPI_Comm communicator,
                        size_t piece_bytes)
@@ -215,7 +220,7 @@ Status MpiChannel::until_done(MpiFlight& flight, std::chrono::milliseconds deadl
     LONGSPAN_CHECK_OK(poll(flight));
     if (flight.done()) return {};
     if (moved_ != before) backoff.reset();
-    if (std::chrono::steady_clock::now() >= end) return missing(flight, deadline);
+    if (std::chrono::steady_clock::now() >= end) return give_up(flight, deadline);
   }
 }
 
@@ -236,6 +241,18 @@ Status MpiChannel::lost_peer(const MpiFlight& flight) const {
     return left_peer(op.transfer.peer, *reason, "mpi");
   }
   return {};
+}
+
+Error MpiChannel::give_up(const MpiFlight& flight, std::chrono::milliseconds deadline) {
+  Error late = missing(flight, deadline);
+  abandon(late.text());
+  const auto end = deadline_after(kLastWord);
+  for (Backoff backoff; std::chrono::steady_clock::now() < end; backoff.pause()) {
+    LONGSPAN_CHECK_OK(progress());
+  }
+  const Status word = lost_peer(flight);
+  if (!word.ok()) late.message += "; " + word.error().message;
+  return late;
 }
 
 Error MpiChannel::missing(const MpiFlight& flight, std::chrono::milliseconds deadline) const {

@@ -55,6 +55,9 @@ class MpiChannel {
   Status poll(MpiFlight& flight);
   Status until_done(MpiFlight& flight, std::chrono::milliseconds deadline);
   Status lost_peer(const MpiFlight& flight) const;
+  /// Tells all that this rank leaves, then listens for a moment: the peer that is late may itself
+  /// have waited in vain for the rank that was lost.
+  Error give_up(const MpiFlight& flight, std::chrono::milliseconds deadline);
   Error missing(const MpiFlight& flight, std::chrono::milliseconds deadline) const;
   Error mismatch(const MpiOp& op, size_t piece);
   void tell(std::span<const int> peers, NoticeKind kind, const std::string& text);
