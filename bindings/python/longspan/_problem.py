@@ -1,0 +1,96 @@
+"""The problem text from keyword arguments."""
+
+from collections.abc import Sequence
+
+from longspan._errors import InvalidArgument
+from longspan._native import canonical_problem
+
+__all__ = ["canonical_problem", "problem_text"]
+
+
+def _list(lengths: Sequence[int]) -> str:
+    return ",".join(str(length) for length in lengths)
+
+
+def _window(window: tuple[int, int] | int) -> tuple[int, int]:
+    left, right = (window, window) if isinstance(window, int) else window
+    return left, right
+
+
+def _check_alignment(align, banded: bool, lengths, kv_lengths) -> None:
+    if align is None and banded and kv_lengths is not None and list(lengths) != list(kv_lengths):
+        raise InvalidArgument(
+            "align is not given, but query and key lengths differ and the mask is causal or a "
+            "window: say align='top_left' (query 0 sees key 0) or align='bottom_right' (the last "
+            "query sees the last key, as FlashAttention does)"
+        )
+
+
+def problem_text(
+    *,
+    dtype: str,
+    heads: tuple[int, int],
+    dim: int,
+    lengths: Sequence[int],
+    kv_lengths: Sequence[int] | None = None,
+    dim_v: int | None = None,
+    layout: str | None = None,
+    causal: bool = False,
+    align: str | None = None,
+    window: tuple[int, int] | int | None = None,
+    prefix: Sequence[int] | None = None,
+    chunk: int = 0,
+    scale: float | None = None,
+    softcap: float = 0.0,
+    alibi: bool = False,
+    bias: str | None = None,
+    sink: str | None = None,
+    dropout: float = 0.0,
+    max_logit: bool = False,
+    deterministic: bool = False,
+    device_lengths: bool = False,
+    padded: Sequence[int] | None = None,
+    kv_padded: Sequence[int] | None = None,
+) -> str:
+    """The text of a problem (docs/reference/problem_text.md), not yet checked.
+
+    Args:
+        dtype: f64, f32, f16 or bf16.
+        heads: of queries, and of keys and values.
+        dim: of q and k; dim_v of v and o where it differs.
+        lengths: query tokens of each sequence, over all ranks.
+        kv_lengths: key tokens of each sequence where they differ.
+        layout: bshd, sbhd or thd.
+        causal: queries see no later key.
+        align: top_left or bottom_right; needed where lengths differ and a mask depends on it.
+        window: (left, right) keys that a query sees beside its own; -1 is unbounded.
+        bias: shape of the additive bias: "1,1", "b,1", "1,h", "b,h" or "1,1,1,s".
+        sink: off_by_one or learnable.
+    """
+    _check_alignment(align, causal or window is not None, lengths, kv_lengths)
+    keys = {
+        "dtype": dtype,
+        "heads": f"{heads[0]}/{heads[1]}",
+        "dim": dim,
+        "lengths": _list(lengths),
+        "mask": "causal" if causal else "none",
+        "dim_v": dim_v,
+        "kv_lengths": None if kv_lengths is None else _list(kv_lengths),
+        "align": align,
+        "window": None if window is None else _list(_window(window)),
+        "padded": None if padded is None else _list(padded),
+        "kv_padded": None if kv_padded is None else _list(kv_padded),
+        "layout": layout,
+        "scale": None if scale is None else repr(float(scale)),
+        "softcap": repr(float(softcap)) if softcap else None,
+        "alibi": "default" if alibi else None,
+        "bias": bias,
+        "sink": sink,
+        "dropout": repr(float(dropout)) if dropout else None,
+        "max_logit": "true" if max_logit else None,
+        "deterministic": "true" if deterministic else None,
+        "device_lengths": "true" if device_lengths else None,
+        "prefix": None if prefix is None else _list(prefix),
+        "chunk": chunk or None,
+    }
+    return " ".join(f"{key}={value}" for key, value in keys.items() if value is not None)

@@ -1,0 +1,49 @@
+"""What would run and why: the reports of the command line, as dictionaries."""
+
+import json
+
+from longspan import _native
+from longspan._options import Options
+
+
+def _report(command: str, *words: str) -> dict:
+    return json.loads(_native.report([command, *words]))
+
+
+def _on_ranks(problem: str, ranks: int, nodes: int) -> list[str]:
+    return [f"--problem={problem}", f"--ranks={ranks}", f"--nodes={nodes}"]
+
+
+def explain(problem: str, *, ranks: int = 1, nodes: int = 1, options: Options = Options()) -> dict:
+    """What would compute a problem, and why; computes nothing.
+
+    Returns:
+        The report of ``longspan explain``: status (pass, declined or error), the strategies and
+        providers of both directions with reasons and estimates, and all declines
+        (docs/reference/files_and_json.md).
+    """
+    return _report("explain", *_on_ranks(problem, ranks, nodes), *options.flags())
+
+
+def schedule(
+    problem: str,
+    *,
+    ranks: int = 1,
+    nodes: int = 1,
+    direction: str = "forward",
+    options: Options = Options(),
+) -> dict:
+    """The report of ``longspan schedule``: steps and their proof."""
+    flags = [f"--forward={options.forward}", f"--backward={options.backward}",
+             f"--partition={options.partition}", f"--direction={direction}"]
+    return _report("schedule", *_on_ranks(problem, ranks, nodes), *flags)
+
+
+def simulate(problem: str, *, ranks: int = 1, nodes: int = 1) -> dict:
+    """The report of ``longspan simulate``: modelled times of all strategies."""
+    return _report("simulate", *_on_ranks(problem, ranks, nodes))
+
+
+def support() -> dict:
+    """The report of ``longspan support``: which strategy and provider offers which option."""
+    return _report("support")

@@ -1,0 +1,193 @@
+// Engines and prepared calls for Python.
+#include <tvm/ffi/container/array.h>
+#include <tvm/ffi/container/map.h>
+#include <tvm/ffi/container/tuple.h>
+#include <tvm/ffi/extra/c_env_api.h>
+
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "errors.h"
+#include "exports.h"
+#include "handles.h"
+#include "options.h"
+#include "tensors.h"
+
+namespace longspan::python {
+namespace {
+
+using ffi::Any;
+using ffi::Array;
+using ffi::Map;
+using ffi::String;
+using ffi::Tuple;
+
+EngineRef make_engine(const CommunicatorRef& communicator, const String& device,
+                      const OptionMap& options) {
+  Device on = device_of(device);
+  return EngineRef(
+      value_or_raise(Engine::create(options_of(options), communicator->communicator, on)), on);
+}
+
+/// Collective when cold.
+CallRef prepare(const EngineRef& engine, const String& problem) {
+  const Problem parsed = value_or_raise(parse_problem(std::string(problem)));
+  const std::lock_guard lock(engine->busy);
+  return CallRef(value_or_raise(engine->engine->prepare(parsed)));
+}
+
+/// What forward keeps for backward and the caller allocates: (name, dtype, rows, heads, dim).
+Array<Array<Any>> saved_layout(const Call& call) {
+  Array<Array<Any>> specs;
+  for (const BufferSpec& spec : call.saved_layout()) {
+    if (!spec.alias.empty()) continue;
+    specs.push_back({String(spec.name), String(std::string(name(spec.dtype))), spec.shape[0],
+                     spec.shape[1], spec.shape[2]});
+  }
+  return specs;
+}
+
+Array<Any> chosen(const Selection& selection) {
+  return {String(std::string(selection.strategy->name)), String(selection.strategy_reason),
+          String(std::string(selection.provider->name())), String(selection.provider_reason)};
+}
+
+Map<String, Any> describe(const CallRef& handle) {
+  const Call& call = *handle->call;
+  const Explanation& explanation = call.explanation();
+  Map<String, Any> facts;
+  facts.Set("problem", String(call.problem().text()));
+  facts.Set("partition", String(std::string(name(call.partition().kind()))));
+  facts.Set("saved", saved_layout(call));
+  facts.Set("forward", chosen(explanation.forward));
+  facts.Set("forward_workspace", static_cast<int64_t>(call.workspace_bytes(Direction::kForward)));
+  if (explanation.forward_only) return facts;
+  facts.Set("backward", chosen(explanation.backward));
+  facts.Set("backward_workspace", static_cast<int64_t>(call.workspace_bytes(Direction::kBackward)));
+  return facts;
+}
+
+/// What a call may bring beside its tensors.
+struct Values {
+  double softcap;  // 0: the problem's
+  double dropout;  // negative: the problem's
+  int64_t seed, offset;
+};
+
+SideOperands side_of(const Device& device, const OptionalTensor& sink, const OptionalTensor& slopes,
+                     const OptionalTensor& bias, const OptionalTensor& lengths_q,
+                     const OptionalTensor& lengths_k, const Values& values) {
+  SideOperands side{.sink = per_head_view(sink, "sinks", device),
+                    .slopes = per_head_view(slopes, "alibi", device),
+                    .bias = optional_rows_view(bias, "bias", device)};
+  if (values.softcap != 0) side.softcap = values.softcap;
+  if (values.dropout >= 0) {
+    side.dropout = {values.dropout, static_cast<uint64_t>(values.seed),
+                    static_cast<uint64_t>(values.offset)};
+  }
+  side.lengths = {.q = lengths_view(lengths_q, "lengths_q", device),
+                  .k = lengths_view(lengths_k, "lengths_k", device)};
+  return side;
+}
+
+Saved saved_of(const Array<int64_t>& addresses) {
+  Saved saved;
+  for (const int64_t address : addresses) saved.push_back(reinterpret_cast<void*>(address));
+  return saved;
+}
+
+Workspace workspace_of(int64_t address, int64_t bytes) {
+  return {reinterpret_cast<void*>(address), static_cast<size_t>(bytes)};
+}
+
+Stream stream_of(const Device& device) {
+  return {device.is_cuda() ? TVMFFIEnvGetStream(kDLCUDA, device.ordinal) : nullptr};
+}
+
+/// Tensors as attention() of the front ends documents them; saved buffers and the workspace as
+/// addresses. Collective.
+void forward(const EngineRef& engine, const CallRef& call, const FfiTensor& q, const FfiTensor& k,
+             const FfiTensor& v, const FfiTensor& o, const FfiTensor& lse, double scale,
+             const OptionalTensor& sink, const OptionalTensor& slopes, const OptionalTensor& bias,
+             const OptionalTensor& max_logit, const OptionalTensor& lengths_q,
+             const OptionalTensor& lengths_k, double softcap, double dropout, int64_t seed,
+             int64_t offset, const Array<int64_t>& saved, int64_t workspace,
+             int64_t workspace_bytes) {
+  const Device& device = engine->device;
+  const ForwardOperands operands{
+      .q = rows_view(q, "q", device),
+      .k = rows_view(k, "k", device),
+      .v = rows_view(v, "v", device),
+      .o = rows_view(o, "o", device),
+      .lse = statistics_view(lse, "lse", device),
+      .scale = scale,
+      .side = side_of(device, sink, slopes, bias, lengths_q, lengths_k,
+                      {softcap, dropout, seed, offset}),
+      .max_logit = per_head_view(max_logit, "max_logit", device)};
+  Stream stream = stream_of(device);
+  const std::lock_guard lock(engine->busy);
+  check_or_raise(engine->engine->forward(*call->call, operands, saved_of(saved),
+                                         workspace_of(workspace, workspace_bytes), stream));
+}
+
+void backward(const EngineRef& engine, const CallRef& call, const FfiTensor& q, const FfiTensor& k,
+              const FfiTensor& v, const FfiTensor& o, const FfiTensor& lse, const FfiTensor& dout,
+              const FfiTensor& dq, const FfiTensor& dk, const FfiTensor& dv, double scale,
+              const OptionalTensor& sink, const OptionalTensor& slopes, const OptionalTensor& bias,
+              const OptionalTensor& dsink, const OptionalTensor& dbias,
+              const OptionalTensor& lengths_q, const OptionalTensor& lengths_k, double softcap,
+              double dropout, int64_t seed, int64_t offset, const Array<int64_t>& saved,
+              int64_t workspace, int64_t workspace_bytes) {
+  const Device& device = engine->device;
+  const BackwardOperands operands{
+      .q = rows_view(q, "q", device),
+      .k = rows_view(k, "k", device),
+      .v = rows_view(v, "v", device),
+      .o = rows_view(o, "o", device),
+      .lse = statistics_view(lse, "lse", device),
+      .dout = rows_view(dout, "dout", device),
+      .dq = rows_view(dq, "dq", device),
+      .dk = rows_view(dk, "dk", device),
+      .dv = rows_view(dv, "dv", device),
+      .scale = scale,
+      .side = side_of(device, sink, slopes, bias, lengths_q, lengths_k,
+                      {softcap, dropout, seed, offset}),
+      .dsink = per_head_view(dsink, "dsink", device),
+      .dbias = optional_rows_view(dbias, "dbias", device)};
+  Stream stream = stream_of(device);
+  const std::lock_guard lock(engine->busy);
+  check_or_raise(engine->engine->backward(*call->call, operands, saved_of(saved),
+                                          workspace_of(workspace, workspace_bytes), stream));
+}
+
+void synchronize(const EngineRef& engine) {
+  Stream stream = stream_of(engine->device);
+  const std::lock_guard lock(engine->busy);
+  check_or_raise(engine->engine->synchronize(stream));
+}
+
+/// Counters since the engine's creation.
+Map<String, int64_t> counters(const EngineRef& engine) {
+  const std::lock_guard lock(engine->busy);
+  const Counters counted = engine->engine->counters();
+  const CacheStatistics plans = engine->engine->cache_statistics();
+  return {{String("bytes_sent_forward"), counted.bytes_sent_forward},
+          {String("bytes_sent_backward"), counted.bytes_sent_backward},
+          {String("attend_launches"), counted.attend_launches},
+          {String("fill_steps"), counted.fill_steps},
+          {String("plan_hits"), plans.hits},
+          {String("plan_builds"), plans.builds},
+          {String("plan_evictions"), plans.evictions}};
+}
+
+}  // namespace
+}  // namespace longspan::python
+
+LONGSPAN_EXPORT(make_engine)
+LONGSPAN_EXPORT(prepare)
+LONGSPAN_EXPORT(describe)
+LONGSPAN_EXPORT(forward)
+LONGSPAN_EXPORT(backward)
+LONGSPAN_EXPORT(synchronize)
+LONGSPAN_EXPORT(counters)
