@@ -26,6 +26,8 @@ ROWS = [
 PUBLIC_OWNER = {
     "status.h": "base",
     "decline.h": "base",
+    "libraries.h": "base",
+    "log.h": "base",
     "version.h": "base",
     "tensor.h": "tensor",
     "device.h": "tensor",
@@ -35,7 +37,6 @@ PUBLIC_OWNER = {
     "problem.h": "problem",
     "partition.h": "partition",
     "promise.h": "guard",
-    "libraries.h": "providers",
     "provider.h": "providers",
     "communicator.h": "comm",
     "schedule.h": "schedule",

@@ -108,6 +108,9 @@ int32_t longspan_communicator_callback(const longspan_callbacks* callbacks,
                                        longspan_communicator** communicator, longspan_error* error);
 void longspan_communicator_free(longspan_communicator* communicator);
 
+/* Levels of longspan_options.log: what log.h says of them. */
+enum longspan_log_level { LONGSPAN_LOG_INFO = 0, LONGSPAN_LOG_WARNING = 1, LONGSPAN_LOG_ERROR = 2 };
+
 /* NULL or 0 fields take the default, which the comments give. */
 typedef struct longspan_options {
   const char* forward_strategy;  /* auto */
@@ -118,6 +121,10 @@ typedef struct longspan_options {
   int32_t require_fp32_partials; /* 0 */
   int64_t deadline_ms;           /* 60000 */
   int32_t uniform_lengths;       /* 0; 1: a promise, see promise.h */
+  /* Silence. Gets a line about each cold event on the engine's thread, valid during the call; must
+   * not use the engine that calls it. Options::log of engine.h. */
+  void (*log)(void* context, int32_t level, const char* message);
+  void* log_context; /* handed to log */
 } longspan_options;
 
 /* options may be NULL. */

@@ -12,6 +12,7 @@
 
 #include "longspan/communicator.h"
 #include "longspan/decline.h"
+#include "longspan/log.h"
 #include "longspan/partition.h"
 #include "longspan/problem.h"
 #include "longspan/promise.h"
@@ -72,6 +73,9 @@ struct Options {
   Rates rates;                                // drive the automatic choice of strategies
   std::shared_ptr<PlanCache> plans;           // shared between engines of a process; null: own
   bool check_schedules = true;                // prove all ranks' schedules at each cold call
+  /// Told what is chosen, built, opened and lost; nothing while all goes well in calls that ran
+  /// before. Empty: silence.
+  Log log;
 };
 
 /// The outcome of choosing for one direction.
@@ -100,6 +104,11 @@ struct Explanation {
 /// What would run, and why; runs nothing. invalid_argument for unknown names.
 Result<Explanation> explain(const Problem& problem, const Topology& topology, const Device& device,
                             const Options& options);
+
+/// What an engine on `device` gives strategies to build from, but for their names. Pure; the device
+/// need not be there. invalid_argument for unknown names.
+Result<Setting> make_setting(const Problem& problem, const Topology& topology, const Device& device,
+                             const Options& options);
 
 /// A buffer that forward keeps for backward. An alias names the input or output it is; buffers that
 /// are no alias are the caller's to allocate.

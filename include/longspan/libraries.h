@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "longspan/status.h"
 
@@ -11,5 +12,8 @@ namespace longspan {
 /// without a path, the copy that the process has mapped, else the first on the loader's path.
 /// invalid_argument once cuDNN has been looked for, unsupported when built without it. Thread-safe.
 Status set_cudnn_path(const std::string& path);
+
+/// Those that were opened so far, in order: "cuDNN 9.19.0 (/usr/lib/libcudnn.so.9)". Thread-safe.
+std::vector<std::string> opened_libraries();
 
 }  // namespace longspan

@@ -7,6 +7,7 @@
 #include "longspan/dropout.h"
 #include "longspan/engine.h"
 #include "longspan/libraries.h"
+#include "longspan/log.h"
 #include "longspan/mask.h"
 #include "longspan/modification.h"
 #include "longspan/partition.h"

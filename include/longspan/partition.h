@@ -21,12 +21,15 @@ enum class PartitionKind {
 std::string_view name(PartitionKind kind);
 /// "contiguous", "zigzag", "striped", "balanced". Unknown names are invalid_argument.
 Result<PartitionKind> parse_partition(std::string_view text);
-/// The choice behind `auto`, with its reason.
 struct PartitionChoice {
   PartitionKind kind;
   std::string reason;
 };
+/// The choice behind `auto`.
 PartitionChoice choose_partition(const Problem& problem, int ranks);
+/// `wanted`: "auto" or a name, as parse_partition.
+Result<PartitionChoice> choose_partition(const Problem& problem, int ranks,
+                                         std::string_view wanted);
 
 /// Consecutive rows of a rank's local tensor and the tokens of one sequence that they hold. Only
 /// the first `valid` of them are tokens; the rest is padding. Unused rows at the end of the tensor

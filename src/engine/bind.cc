@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <numeric>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -17,73 +16,27 @@
 namespace longspan {
 namespace {
 
+using bind::Bytes;
+using bind::check_overlap;
 using bind::check_sides;
 using bind::check_view;
 using bind::invalid;
 using bind::Named;
+using bind::overlap;
+using bind::Placed;
 using bind::present;
 
-struct Bytes {
-  uintptr_t begin;
-  uintptr_t end;
-};
+/// Of one direction, those of sides included.
+constexpr size_t kMostTensors = 16;
 
 Bytes bytes_of(const TensorView& v) {
   const auto begin = reinterpret_cast<uintptr_t>(v.data);
   return {begin, begin + static_cast<uintptr_t>(v.extent_bytes())};
 }
 
-bool overlap(Bytes a, Bytes b) { return a.begin < b.end && b.begin < a.end; }
-
-/// The largest step that all rows of both tensors are multiples of, in bytes; heads count as rows
-/// where `heads` says so. 0 for two single rows.
-int64_t common_step(const TensorView& a, const TensorView& b, bool heads) {
-  int64_t step = 0;
-  for (const TensorView* v : {&a, &b}) {
-    const int64_t size = size_of(v->dtype);
-    if (v->batch > 1) step = std::gcd(step, v->stride_batch * size);
-    if (v->seq > 1) step = std::gcd(step, v->stride_seq * size);
-    if (heads && v->heads > 1) step = std::gcd(step, v->stride_head * size);
-  }
-  return step;
-}
-
-/// Tensors that interleave in one allocation (packed QKV) overlap as ranges but share no element:
-/// the rows, or the heads, of one lie in the gaps that the other's leave.
-bool interleaved(const TensorView& a, const TensorView& b) {
-  const int64_t distance =
-      static_cast<int64_t>(reinterpret_cast<intptr_t>(b.data) - reinterpret_cast<intptr_t>(a.data));
-  for (const bool heads : {false, true}) {
-    const int64_t step = common_step(a, b, heads);
-    if (step == 0) continue;
-    const auto width = [&](const TensorView& v) {
-      return ((heads ? 0 : (v.heads - 1) * v.stride_head) + v.dim) * size_of(v.dtype);
-    };
-    const int64_t phase = ((distance % step) + step) % step;
-    if (phase >= width(a) && phase + width(b) <= step) return true;
-  }
-  return false;
-}
-
-Status check_overlap(std::span<const Named> tensors, Workspace workspace) {
+Bytes bytes_of(const Workspace& workspace) {
   const auto begin = reinterpret_cast<uintptr_t>(workspace.data);
-  const Bytes scratch{begin, begin + workspace.bytes};
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const Named& a = tensors[i];
-    if (a.view->extent_bytes() == 0) continue;
-    if (overlap(bytes_of(*a.view), scratch)) {
-      return invalid(fmt::format("{} overlaps the workspace", a.name));
-    }
-    for (size_t j = 0; j < i; ++j) {
-      const Named& b = tensors[j];
-      if (!a.output && !b.output) continue;
-      if (b.view->extent_bytes() == 0 || !overlap(bytes_of(*a.view), bytes_of(*b.view))) continue;
-      if (interleaved(*a.view, *b.view)) continue;
-      return invalid(fmt::format("{} and {} overlap in memory; outputs need memory of their own",
-                                 b.name, a.name));
-    }
-  }
-  return {};
+  return {begin, begin + workspace.bytes};
 }
 
 Status check_workspace(const PreparedCall& call, Direction direction, Workspace workspace) {
@@ -100,14 +53,13 @@ Status check_workspace(const PreparedCall& call, Direction direction, Workspace 
   return {};
 }
 
-Status check_saved_range(std::string_view name, Bytes range, std::span<const Named> tensors,
-                         Workspace workspace) {
-  const auto begin = reinterpret_cast<uintptr_t>(workspace.data);
-  if (overlap(range, {begin, begin + workspace.bytes})) {
+Status check_saved_range(std::string_view name, Bytes range, std::span<const Placed> tensors,
+                         Bytes workspace) {
+  if (overlap(range, workspace)) {
     return invalid(fmt::format("saved buffer {} overlaps the workspace", name));
   }
-  for (const Named& t : tensors) {
-    if (t.view->extent_bytes() > 0 && overlap(range, bytes_of(*t.view))) {
+  for (const Placed& t : tensors) {
+    if (overlap(range, t.bytes)) {
       return invalid(fmt::format("saved buffer {} overlaps {}", name, t.name));
     }
   }
@@ -127,8 +79,8 @@ Bytes range_of(const BufferSpec& spec, const void* data) {
 }
 
 /// Saved buffers must be there, and apart from each other, the workspace and all tensors.
-Status check_saved(const PreparedCall& call, const Saved& saved, std::span<const Named> tensors,
-                   Workspace workspace) {
+Status check_saved(const PreparedCall& call, const Saved& saved, std::span<const Placed> tensors,
+                   Bytes workspace) {
   const std::vector<BufferSpec>& specs = call.saved_layout();
   const size_t aliases = specs.size() - own_saved(specs);
   for (size_t i = aliases; i < specs.size(); ++i) {
@@ -158,12 +110,18 @@ Status check_saved(const PreparedCall& call, const Saved& saved, std::span<const
 
 Status check_all(const PreparedCall& call, Direction direction, std::span<const Named> tensors,
                  const Saved& saved, Workspace workspace) {
+  std::array<Placed, kMostTensors> all;
+  size_t count = 0;
   for (const Named& tensor : tensors) {
     LONGSPAN_CHECK_OK(check_view(tensor, call.problem().page, call.on_host()));
+    const Bytes bytes = bytes_of(*tensor.view);
+    if (bytes.begin == bytes.end) continue;
+    all[count++] = {tensor.name, tensor.view, bytes, tensor.output};
   }
   LONGSPAN_CHECK_OK(check_workspace(call, direction, workspace));
-  LONGSPAN_CHECK_OK(check_overlap(tensors, workspace));
-  return check_saved(call, saved, tensors, workspace);
+  const std::span<const Placed> placed(all.data(), count);
+  LONGSPAN_CHECK_OK(check_overlap(placed, bytes_of(workspace)));
+  return check_saved(call, saved, placed, bytes_of(workspace));
 }
 
 /// Named tensors of a call. No allocation.
@@ -234,7 +192,7 @@ class Tensors {
   const Problem& p_;
   const Shard& q_;
   const Shard& k_;
-  std::array<Named, 16> tensors_;
+  std::array<Named, kMostTensors> tensors_;
   size_t count_ = 0;
 };
 

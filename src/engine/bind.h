@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -32,6 +33,25 @@ Status check_view(const Named& tensor, int64_t page, bool on_host);
 
 /// Whether a tensor is there exactly when `wanted`, which `key` of the problem text asks for.
 Status present(std::string_view name, const TensorView& view, bool wanted, std::string_view key);
+
+/// Addresses of elements.
+struct Bytes {
+  uintptr_t begin;
+  uintptr_t end;
+};
+
+inline bool overlap(Bytes a, Bytes b) { return a.begin < b.end && b.begin < a.end; }
+
+/// A tensor whose view has been checked, with its bytes; not empty.
+struct Placed {
+  std::string_view name;
+  const TensorView* view;
+  Bytes bytes;
+  bool output;
+};
+
+/// Whether outputs have memory of their own; tensors may interleave in one allocation.
+Status check_overlap(std::span<const Placed> tensors, Bytes workspace);
 
 /// Lengths, presence of the side tensors and range of the side values.
 Status check_sides(const Problem& problem, const SideOperands& side);

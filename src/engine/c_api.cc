@@ -59,6 +59,14 @@ longspan::Saved saved_buffers(const longspan_call* call, void* const* saved) {
   return saved == nullptr ? longspan::Saved{} : longspan::Saved(saved, saved + count);
 }
 
+longspan::Log log_of(const longspan_options& given) {
+  if (given.log == nullptr) return {};
+  return [log = given.log, context = given.log_context](longspan::LogLevel level,
+                                                        std::string_view message) {
+    log(context, static_cast<int32_t>(level), std::string(message).c_str());
+  };
+}
+
 std::string text_or_auto(const char* text) { return text == nullptr ? "auto" : text; }
 
 longspan::Result<longspan::Options> options_of(const longspan_options* given) {
@@ -74,6 +82,7 @@ longspan::Result<longspan::Options> options_of(const longspan_options* given) {
   options.require_fp32_partials = given->require_fp32_partials != 0;
   if (given->deadline_ms != 0) options.deadline = std::chrono::milliseconds(given->deadline_ms);
   if (given->uniform_lengths != 0) options.promises.push_back(longspan::Promise::kUniformLengths);
+  options.log = log_of(*given);
   return options;
 }
 

@@ -175,32 +175,36 @@ Status choose_provider(const Setting& setting, Direction direction, const Device
 
 }  // namespace
 
-Result<Choice> choose(const Problem& problem, const Topology& topology, const Device& device,
-                      const Options& options, PlanCache& cache) {
+Result<Setting> make_setting(const Problem& problem, const Topology& topology, const Device& device,
+                             const Options& options) {
   if (topology.ranks() < 1) {
     return Error{ErrorCode::kInvalidArgument, "ranks 0: at least 1 is needed", "engine"};
   }
-  Choice choice;
-  Explanation& explanation = choice.explanation;
-  Setting& setting = choice.setting;
+  Setting setting;
   LONGSPAN_TRY(setting.problem, validated(problem));
-  explanation.forward_only = options.backward.strategy == kNoStrategy;
-  if (!explanation.forward_only) LONGSPAN_CHECK_OK(check_modification(setting.problem));
   setting.topology = topology;
-  if (options.partition == "auto") {
-    PartitionChoice chosen = choose_partition(setting.problem, topology.ranks());
-    explanation.partition = chosen.kind;
-    explanation.partition_reason = std::move(chosen.reason);
-  } else {
-    LONGSPAN_TRY(explanation.partition, parse_partition(options.partition));
-    explanation.partition_reason = "as asked";
-  }
-  LONGSPAN_TRY(setting.partition,
-               Partition::make(setting.problem, explanation.partition, topology.ranks()));
+  LONGSPAN_TRY(const PartitionChoice chosen,
+               choose_partition(setting.problem, topology.ranks(), options.partition));
+  LONGSPAN_TRY(setting.partition, Partition::make(setting.problem, chosen.kind, topology.ranks()));
   const bool uniform = promises(options, Promise::kUniformLengths);
   setting.problem.device_lengths = setting.problem.device_lengths && !uniform;
   setting.whole = device.is_cuda() && !setting.problem.device_lengths;
   setting.head_slices = options.head_slices;
+  return setting;
+}
+
+Result<Choice> choose(const Problem& problem, const Topology& topology, const Device& device,
+                      const Options& options, PlanCache& cache) {
+  Choice choice;
+  Explanation& explanation = choice.explanation;
+  Setting& setting = choice.setting;
+  LONGSPAN_TRY(setting, make_setting(problem, topology, device, options));
+  explanation.forward_only = options.backward.strategy == kNoStrategy;
+  if (!explanation.forward_only) LONGSPAN_CHECK_OK(check_modification(setting.problem));
+  LONGSPAN_TRY(PartitionChoice chosen,
+               choose_partition(setting.problem, topology.ranks(), options.partition));
+  explanation.partition = chosen.kind;
+  explanation.partition_reason = std::move(chosen.reason);
   LONGSPAN_CHECK_OK(choose_strategies(setting, options, explanation));
   if (!explanation.forward.strategy) return choice;
   if (!explanation.forward_only && !explanation.backward.strategy) return choice;

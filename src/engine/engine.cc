@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <chrono>
 #include <list>
 #include <span>
 #include <utility>
@@ -10,6 +10,7 @@
 #include "engine/agreement.h"
 #include "engine/call.h"
 #include "engine/choose.h"
+#include "engine/events.h"
 #include "engine/executor.h"
 #include "engine/operands.h"
 #include "engine/options.h"
@@ -52,7 +53,8 @@ class EngineImpl final : public Engine {
         device_(std::move(device)),
         queues_(std::move(queues)),
         report_(std::move(report)),
-        executor_(*communicator_, *queues_) {}
+        executor_(*communicator_, *queues_),
+        events_(options_, communicator_->rank()) {}
 
   Result<std::shared_ptr<const Call>> prepare(const Problem& problem) override;
   Status forward(const Call& call, const ForwardOperands& x, const Saved& saved,
@@ -71,7 +73,7 @@ class EngineImpl final : public Engine {
   CacheStatistics cache_statistics() const override { return options_.plans->statistics(); }
 
  private:
-  Result<std::shared_ptr<const PreparedCall>> build(const Problem& problem) const;
+  Result<std::shared_ptr<const PreparedCall>> build(const Problem& problem);
   /// Collective: the own failure, else that of another rank or what the ranks disagree on.
   Status agree(std::span<const Fact> facts, const Status& mine);
   /// No further call can match the others'.
@@ -99,14 +101,17 @@ class EngineImpl final : public Engine {
   std::list<Known> calls_;  // most recent first
   Counters counters_;
   Status broken_;  // why this rank gave up
+  Events events_;
 };
 
-Result<std::shared_ptr<const PreparedCall>> EngineImpl::build(const Problem& problem) const {
+Result<std::shared_ptr<const PreparedCall>> EngineImpl::build(const Problem& problem) {
+  const auto began = std::chrono::steady_clock::now();
   LONGSPAN_TRY(Choice choice,
                choose(problem, communicator_->topology(), device_, options_, *options_.plans));
   if (!choice.explanation.ok()) {
     return Error{ErrorCode::kUnsupported, choice.explanation.text(), "selection"};
   }
+  events_.chosen(choice.explanation);
   const auto prepare = [&](const Setting& setting, Direction direction,
                            const Selection& selection) {
     return prepare_direction(setting, direction, selection, options_, device_,
@@ -129,12 +134,16 @@ Result<std::shared_ptr<const PreparedCall>> EngineImpl::build(const Problem& pro
                   .guard = {}};
   LONGSPAN_TRY(parts.default_slopes, make_default_slopes(problem, device_));
   LONGSPAN_CHECK_OK(add_guard(parts, options_, device_, report_));
-  return std::make_shared<const PreparedCall>(std::move(parts));
+  auto call = std::make_shared<const PreparedCall>(std::move(parts));
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+  events_.prepared(*call, took.count());
+  return call;
 }
 
 void EngineImpl::give_up(const Error& reason) {
   communicator_->abandon(reason);
   broken_ = reason;
+  events_.lost(reason);
 }
 
 Status EngineImpl::agree(std::span<const Fact> facts, const Status& mine) {
@@ -164,7 +173,10 @@ Result<std::shared_ptr<const Call>> EngineImpl::prepare(const Problem& problem) 
   }
   LONGSPAN_CHECK_OK(agree({&schedule, 1}, built.ok() ? Status() : Status(built.error())));
   calls_.push_front({problem, *built});
-  if (calls_.size() > kMostCalls) calls_.pop_back();
+  if (calls_.size() > kMostCalls) {
+    calls_.pop_back();
+    events_.forgot_call(kMostCalls);
+  }
   return std::shared_ptr<const Call>(*built);
 }
 
@@ -253,13 +265,17 @@ Status EngineImpl::backward(const Call& call, const BackwardOperands& x, const S
 
 Status EngineImpl::reported() {
   const std::optional<guard::Violation> violation = report_->take();
-  return violation ? Status(guard::error_of(*violation)) : Status();
+  if (!violation) return {};
+  events_.guard_failed(guard::error_of(*violation));
+  return guard::error_of(*violation);
 }
 
 Status EngineImpl::synchronize(Stream& stream) {
   LONGSPAN_CHECK_OK(broken_);
   LONGSPAN_CHECK_OK(longspan::synchronize(device_, stream));
-  LONGSPAN_CHECK_OK(communicator_->health());
+  const Status health = communicator_->health();
+  if (!health.ok()) events_.lost(health.error());
+  LONGSPAN_CHECK_OK(health);
   return reported();
 }
 

@@ -40,4 +40,11 @@ PartitionChoice choose_partition(const Problem& problem, int ranks) {
   return {PartitionKind::kContiguous, "no mask: equal pieces give equal work"};
 }
 
+Result<PartitionChoice> choose_partition(const Problem& problem, int ranks,
+                                         std::string_view wanted) {
+  if (wanted == "auto") return choose_partition(problem, ranks);
+  LONGSPAN_TRY(const PartitionKind kind, parse_partition(wanted));
+  return PartitionChoice{kind, "as asked"};
+}
+
 }  // namespace longspan

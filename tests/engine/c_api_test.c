@@ -183,6 +183,35 @@ static void compute(longspan_engine* engine, const longspan_call* call, const Wh
   free_memory(m);
 }
 
+/* Counts the lines of each level in its context. */
+static void count_line(void* context, int32_t level, const char* message) {
+  expect(level >= LONGSPAN_LOG_INFO && level <= LONGSPAN_LOG_ERROR, "level of a log line");
+  expect(strncmp(message, "rank 0: ", 8) == 0, "a log line begins with the rank");
+  ++((int*)context)[level];
+}
+
+static void test_log(longspan_device* device) {
+  int lines[3] = {0, 0, 0};
+  const longspan_options options = {
+      .forward_provider = "prefer:cudnn", .log = count_line, .log_context = lines};
+  longspan_communicator* one = NULL;
+  longspan_engine* engine = NULL;
+  longspan_call* call = NULL;
+  expect(longspan_communicator_threads(1, 1, &one, NULL) == LONGSPAN_OK, "one communicator");
+  expect(longspan_engine_create(&options, one, device, &engine, NULL) == LONGSPAN_OK, "engine");
+  expect(longspan_prepare(engine, kProblem, &call, NULL) == LONGSPAN_OK, "prepare");
+  expect(lines[LONGSPAN_LOG_INFO] >= 3, "a cold call is told of");
+  expect(lines[LONGSPAN_LOG_WARNING] == 1, "a fallback is a warning");
+  expect(lines[LONGSPAN_LOG_ERROR] == 0, "no error was told of");
+  const int before = lines[LONGSPAN_LOG_INFO];
+  longspan_call_free(call);
+  expect(longspan_prepare(engine, kProblem, &call, NULL) == LONGSPAN_OK, "prepare again");
+  expect(lines[LONGSPAN_LOG_INFO] == before, "a warm call is not told of");
+  longspan_call_free(call);
+  longspan_engine_free(engine);
+  longspan_communicator_free(one);
+}
+
 static void* run_rank(void* argument) {
   Rank* rank = argument;
   longspan_error error = {0, ""};
@@ -262,6 +291,7 @@ int main(void) {
     test_ranks(whole, device, strategies[i]);
   }
   test_refusals(device);
+  test_log(device);
   free(whole);
   longspan_device_free(device);
   printf(failures == 0 ? "PASS\n" : "%d failures\n", failures);

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/agreement.h"
 #include "engine/refusals.h"
 #include "testkit/groups.h"
 
@@ -41,6 +42,44 @@ TEST(Create, BadArguments) {
   options = {};
   options.partition = "halves";
   expect_invalid(Engine::create(options, communicator, shared_device()), "halves");
+}
+
+TEST(MakeSetting, IsWhatEnginesBuildFrom) {
+  Options options;
+  options.forward.strategy = options.backward.strategy = "all_to_all";
+  options.partition = "striped";
+  options.head_slices = 2;
+  const Topology two = Topology::blocks(2, 1);
+  const Problem halved =
+      parse_problem("dtype=f32 heads=8/4 dim=8 lengths=20,10 mask=causal").value();
+  Setting setting = make_setting(halved, two, shared_device(), options).value();
+  setting.forward = setting.backward = "all_to_all";
+  for_each_rank(make_threads_communicators(two), [&](std::shared_ptr<Communicator> communicator) {
+    const int rank = communicator->rank();
+    const auto engine = Engine::create(options, std::move(communicator), shared_device()).value();
+    const auto call = engine->prepare(halved).value();
+    for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
+      const Schedule built =
+          find_strategy("all_to_all").value()->build(setting, direction, rank).value();
+      EXPECT_EQ(built.queues(), 2);
+      EXPECT_EQ(hash_schedule(built), hash_schedule(call->schedule(direction)));
+    }
+  });
+}
+
+TEST(MakeSetting, GpusWriteWholeResultsWhereLengthsAreKnown) {
+  const Device gpu{.name = "cuda", .ordinal = 0, .capability = 90};
+  const Topology one = Topology::blocks(1, 1);
+  EXPECT_FALSE(make_setting(problem(), one, shared_device(), {}).value().whole);
+  EXPECT_TRUE(make_setting(problem(), one, gpu, {}).value().whole);
+  const Problem open = problem(" device_lengths=true");
+  EXPECT_FALSE(make_setting(open, one, gpu, {}).value().whole);
+  Options promised;
+  promised.promises = {Promise::kUniformLengths};
+  EXPECT_TRUE(make_setting(open, one, gpu, promised).value().whole);
+  expect_invalid(make_setting(problem(), {}, gpu, {}), "ranks 0: at least 1 is needed");
+  promised.partition = "halves";
+  expect_invalid(make_setting(problem(), one, gpu, promised), "halves");
 }
 
 TEST(Refusal, Fp8IsDeclinedInBothDirections) {

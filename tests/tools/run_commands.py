@@ -8,17 +8,21 @@ import tempfile
 
 import bad_input
 import hostile_files
+import planned
 import processes
 import results
 import score_terms
 import side_files
+import verbose
 
 GROUPS = {
     "bad_input": bad_input.cases,
     "hostile_files": hostile_files.cases,
+    "planned": planned.cases,
     "results": results.cases,
     "score_terms": score_terms.cases,
     "side_files": side_files.cases,
+    "verbose": verbose.cases,
     "processes": processes.cases,
 }
 

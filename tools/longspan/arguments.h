@@ -46,6 +46,7 @@ struct Arguments {
   bool graph = false;
   bool serve = false;
   bool all_ranks = false;
+  bool verbose = false;
 
   int rank_count() const { return ranks.value_or(1); }
   int node_count() const { return nodes.value_or(1); }

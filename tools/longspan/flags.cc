@@ -67,6 +67,8 @@ void add_choices(CLI::App& command, Raw& raw) {
                      "longest wait for another rank, in seconds (default 60)");
   command.add_option("--threads", raw.threads,
                      "threads that compute; changes no bit of any result (default 0: all cores)");
+  command.add_flag("--verbose", raw.arguments.verbose,
+                   "tell on standard error what is chosen, built, opened and lost");
 }
 
 constexpr const char* kDeviceHelp =
@@ -75,6 +77,9 @@ constexpr const char* kDeviceHelp =
 
 constexpr const char* kCudnnHelp =
     "file or directory of cuDNN (default: where the loader finds libcudnn.so.9)";
+
+constexpr const char* kPlannedDeviceHelp =
+    "cpu; cuda: as on GPUs, which need not be there (default cpu)";
 
 CLI::App* add_run(CLI::App& app, Raw& raw) {
   CLI::App* run =
@@ -163,6 +168,7 @@ void add_commands(CLI::App& app, Raw& raw) {
   add_problem(*schedule, raw);
   add_ranks(*schedule, raw);
   add_strategies(*schedule, raw);
+  schedule->add_option("--device", raw.arguments.device, kPlannedDeviceHelp);
   schedule->add_option("--direction", raw.direction, "forward or backward (default forward)");
   schedule->add_option("--rank", raw.rank, "whose steps to print (default 0)");
   schedule->add_flag("--all", raw.arguments.all_ranks, "print the steps of all ranks");
@@ -177,6 +183,7 @@ void add_commands(CLI::App& app, Raw& raw) {
                        "none: forward alone (default auto: both directions)");
   simulate->add_option("--rates", raw.arguments.rates,
                        "JSON file with what a machine does per second (default: H200)");
+  simulate->add_option("--device", raw.arguments.device, kPlannedDeviceHelp);
   simulate->footer(simulate_examples);
   CLI::App* list =
       app.add_subcommand("list", "List providers, strategies, communicators and problem keys");

@@ -12,6 +12,13 @@
 #include "longspan/libraries.h"
 
 namespace longspan::tool {
+namespace {
+
+void to_standard_error(LogLevel level, std::string_view message) {
+  fmt::print(stderr, "longspan: {}: {}\n", name(level), message);
+}
+
+}  // namespace
 
 Result<Rates> make_rates(const Arguments& arguments) {
   if (arguments.rates.empty()) return Rates{};
@@ -43,6 +50,7 @@ Result<Options> make_options(const Arguments& arguments) {
   LONGSPAN_TRY(options.rates, make_rates(arguments));
   options.plans = make_plan_cache();
   options.check_schedules = arguments.rank_count() <= kMostProvedRanks;
+  if (arguments.verbose) options.log = to_standard_error;
   return options;
 }
 
@@ -69,6 +77,14 @@ Result<std::vector<Device>> make_devices(const Arguments& arguments, int ranks, 
   if (parsed.ec != std::errc() || parsed.ptr != end) return usage;
   LONGSPAN_TRY(const Device device, cuda_device(ordinal));
   return std::vector<Device>(count, device);
+}
+
+Result<Device> described_device(const std::string& text) {
+  if (text == "cpu") return cpu_device(1);
+  if (text == "cuda") return Device{.name = "cuda", .ordinal = 0, .capability = 90};
+  return Error{ErrorCode::kInvalidArgument,
+               fmt::format("--device {}: cpu or cuda is needed; no GPU is looked at", text),
+               "usage"};
 }
 
 Result<Topology> make_topology(const Arguments& arguments) {

@@ -1,6 +1,7 @@
 // Engine options and topology from the command line.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "arguments.h"
@@ -18,6 +19,9 @@ Result<Options> make_options(const Arguments& arguments);
 /// The devices that --device names, one for each of `ranks` ranks: cpu, one GPU for all (cuda:N),
 /// or all GPUs in turn (cuda).
 Result<std::vector<Device>> make_devices(const Arguments& arguments, int ranks, int threads);
+/// For schedule and simulate, which look at no device: cpu, or cuda: a GPU as the provider cudnn
+/// takes it, whether there is one or not.
+Result<Device> described_device(const std::string& text);
 Result<Topology> make_topology(const Arguments& arguments);
 
 /// The names that auto stands for, from a selection that is ok.

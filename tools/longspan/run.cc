@@ -156,6 +156,7 @@ Status add_one_rank_checks(const Prepared& prepared, const GroupResults& results
   options.forward.strategy = "auto";
   if (!prepared.explanation.forward_only) options.backward.strategy = "auto";
   options.partition = "auto";
+  options.log = {};  // --verbose tells of the run itself
   const auto alone = run_threads({.inputs = &prepared.inputs,
                                   .options = options,
                                   .topology = Topology::blocks(1, 1),

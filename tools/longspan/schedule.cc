@@ -30,25 +30,21 @@ Result<Planned> plan(const Arguments& arguments) {
   LONGSPAN_TRY(const Options options, make_options(arguments));
   LONGSPAN_TRY(const Source source, resolve_source(arguments.problem, arguments.input, {}));
   LONGSPAN_CHECK_OK(check_keys(source.problem, options.backward.strategy == kNoStrategy));
-  LONGSPAN_TRY(const Explanation explanation,
-               explain(source.problem, topology, cpu_device(1), options));
+  LONGSPAN_TRY(const Device device, described_device(arguments.device));
+  LONGSPAN_TRY(const Explanation explanation, explain(source.problem, topology, device, options));
   const bool backward = explanation.forward_only || explanation.backward.strategy != nullptr;
   if (explanation.forward.strategy == nullptr || !backward) return no_strategy(explanation);
-  LONGSPAN_TRY(Partition partition,
-               Partition::make(source.problem, explanation.partition, topology.ranks()));
   const StrategyNames names = chosen_names(explanation);
   const bool ahead = arguments.direction == Direction::kForward;
   const Selection& selection = ahead ? explanation.forward : explanation.backward;
-  Planned planned{.setting = {.problem = source.problem,
-                              .partition = std::move(partition),
-                              .topology = topology,
-                              .forward = names.forward,
-                              .backward = names.backward,
-                              .head_slices = options.head_slices},
+  Planned planned{.setting = {},
                   .rates = options.rates,
                   .reason = selection.strategy_reason,
                   .schedules = {},
                   .declines = selection.declines};
+  LONGSPAN_TRY(planned.setting, make_setting(source.problem, topology, device, options));
+  planned.setting.forward = names.forward;
+  planned.setting.backward = names.backward;
   LONGSPAN_TRY(planned.schedules,
                build_schedules(planned.setting, *selection.strategy, arguments.direction,
                                all_ranks(topology.ranks())));

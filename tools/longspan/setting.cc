@@ -14,12 +14,6 @@
 
 namespace longspan::tool {
 
-Result<PartitionChoice> chosen_partition(const Arguments& arguments, const Problem& problem) {
-  if (arguments.partition == "auto") return choose_partition(problem, arguments.rank_count());
-  LONGSPAN_TRY(const PartitionKind kind, parse_partition(arguments.partition));
-  return PartitionChoice{kind, "as asked"};
-}
-
 Status check_keys(const Problem& problem, bool forward_only) {
   const auto decline = [](std::string message) {
     return Error{ErrorCode::kUnsupported, std::move(message), "problem"};

@@ -10,9 +10,6 @@
 
 namespace longspan::tool {
 
-/// The partition that the arguments name, or the automatic one.
-Result<PartitionChoice> chosen_partition(const Arguments& arguments, const Problem& problem);
-
 /// Declines what no provider computes, whatever the strategy: steps and costs would be those of
 /// another problem.
 Status check_keys(const Problem& problem, bool forward_only);

@@ -18,9 +18,8 @@ constexpr int kSample = 9;
 
 struct Simulation {
   Problem problem;
-  Partition partition;
+  Setting setting;  // its strategies are named per row
   std::string partition_reason;
-  Topology topology;
   Rates rates;
   bool forward_only = false;
 };
@@ -38,28 +37,25 @@ struct Row {
 };
 
 Result<Simulation> prepare(const Arguments& arguments) {
-  LONGSPAN_TRY(Topology topology, make_topology(arguments));
-  LONGSPAN_TRY(const Rates rates, make_rates(arguments));
+  LONGSPAN_TRY(const Topology topology, make_topology(arguments));
+  LONGSPAN_TRY(const Options options, make_options(arguments));
+  LONGSPAN_TRY(const Device device, described_device(arguments.device));
   LONGSPAN_TRY(Source source, resolve_source(arguments.problem, arguments.input, {}));
   const bool forward_only = arguments.backward.strategy == kNoStrategy;
   LONGSPAN_CHECK_OK(check_keys(source.problem, forward_only));
-  LONGSPAN_TRY(PartitionChoice choice, chosen_partition(arguments, source.problem));
-  LONGSPAN_TRY(Partition partition, Partition::make(source.problem, choice.kind, topology.ranks()));
-  return Simulation{std::move(source.problem),
-                    std::move(partition),
-                    std::move(choice.reason),
-                    std::move(topology),
-                    rates,
-                    forward_only};
+  LONGSPAN_TRY(PartitionChoice choice,
+               choose_partition(source.problem, topology.ranks(), options.partition));
+  LONGSPAN_TRY(Setting setting, make_setting(source.problem, topology, device, options));
+  return Simulation{std::move(source.problem), std::move(setting), std::move(choice.reason),
+                    options.rates, forward_only};
 }
 
 Setting setting_of(const Simulation& simulation, std::string_view forward,
                    std::string_view backward) {
-  return {.problem = simulation.problem,
-          .partition = simulation.partition,
-          .topology = simulation.topology,
-          .forward = std::string(forward),
-          .backward = std::string(backward)};
+  Setting setting = simulation.setting;
+  setting.forward = forward;
+  setting.backward = backward;
+  return setting;
 }
 
 /// The strategy for both directions; where it does not offer the other one, the first that does.
@@ -84,18 +80,18 @@ Setting pair_with_partner(const Simulation& simulation, const Strategy& strategy
 }
 
 std::vector<Cost> costs_of(const Simulation& simulation, const std::vector<Schedule>& schedules) {
-  if (simulation.topology.ranks() <= kMostTogether) {
-    return cost(schedules, simulation.topology, simulation.rates);
+  if (simulation.setting.topology.ranks() <= kMostTogether) {
+    return cost(schedules, simulation.setting.topology, simulation.rates);
   }
   std::vector<Cost> costs;
   for (const Schedule& schedule : schedules) {
-    costs.push_back(cost(schedule, simulation.topology, simulation.rates));
+    costs.push_back(cost(schedule, simulation.setting.topology, simulation.rates));
   }
   return costs;
 }
 
 std::vector<int> costed_ranks(const Simulation& simulation) {
-  const int ranks = simulation.topology.ranks();
+  const int ranks = simulation.setting.topology.ranks();
   return ranks <= kMostTogether ? all_ranks(ranks) : sample_ranks(ranks, kSample);
 }
 
@@ -113,7 +109,8 @@ Result<Row> simulate_one(const Simulation& simulation, const Setting& setting,
   }
   const double rate = direction == Direction::kForward ? simulation.rates.forward_flops
                                                        : simulation.rates.backward_flops;
-  const double ideal = simulation.problem.flops(direction) / rate / simulation.topology.ranks();
+  const double ideal =
+      simulation.problem.flops(direction) / rate / simulation.setting.topology.ranks();
   row.efficiency = row.seconds > 0 ? ideal / row.seconds : 0;
   return row;
 }
@@ -146,7 +143,7 @@ Result<Table> simulate_all(const Simulation& simulation) {
 }
 
 std::string method_text(const Simulation& simulation) {
-  const int ranks = simulation.topology.ranks();
+  const int ranks = simulation.setting.topology.ranks();
   if (ranks <= kMostTogether) return fmt::format("all {} ranks together", ranks);
   return fmt::format(
       "a sample of {} of {} ranks, evenly spread from the first to the last, each alone", kSample,
@@ -156,9 +153,9 @@ std::string method_text(const Simulation& simulation) {
 std::string table_text(const Simulation& simulation, const Table& table) {
   std::string text =
       fmt::format("problem    {}\nranks      {} on {} node{}\n", simulation.problem.text(),
-                  simulation.topology.ranks(), simulation.topology.nodes(),
-                  simulation.topology.nodes() == 1 ? "" : "s");
-  text += fmt::format("partition  {} ({})\n", name(simulation.partition.kind()),
+                  simulation.setting.topology.ranks(), simulation.setting.topology.nodes(),
+                  simulation.setting.topology.nodes() == 1 ? "" : "s");
+  text += fmt::format("partition  {} ({})\n", name(simulation.setting.partition.kind()),
                       simulation.partition_reason);
   text +=
       fmt::format("costed     {}; the slowest rank of each is shown\n\n", method_text(simulation));
@@ -179,10 +176,10 @@ std::string table_text(const Simulation& simulation, const Table& table) {
 }
 
 Json table_json(const Simulation& simulation, const Table& table) {
-  Json json = report_head("pass", simulation.problem.text(), simulation.topology.ranks(),
+  Json json = report_head("pass", simulation.problem.text(), simulation.setting.topology.ranks(),
                           "costed " + method_text(simulation));
-  json["nodes"] = simulation.topology.nodes();
-  json["partition"] = name(simulation.partition.kind());
+  json["nodes"] = simulation.setting.topology.nodes();
+  json["partition"] = name(simulation.setting.partition.kind());
   json["sampled_ranks"] = costed_ranks(simulation).size();
   json["rows"] = Json::array();
   for (const Row& row : table.rows) {
@@ -209,9 +206,10 @@ Outcome report(const Simulation& simulation, const Table& table) {
   const bool backward = simulation.forward_only || has_direction(table, Direction::kBackward);
   if (!has_direction(table, Direction::kForward) || !backward) {
     const char* directions = simulation.forward_only ? "forward" : "both directions";
-    outcome = failed({ErrorCode::kUnsupported,
-                      fmt::format("no strategy offers {} of this problem", directions), "simulate"},
-                     simulation.problem.text(), simulation.topology.ranks(), table.declines);
+    outcome =
+        failed({ErrorCode::kUnsupported,
+                fmt::format("no strategy offers {} of this problem", directions), "simulate"},
+               simulation.problem.text(), simulation.setting.topology.ranks(), table.declines);
   } else {
     outcome.json = table_json(simulation, table);
     if (replace_non_finite(outcome.json)) {

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/opened.h"
 #include "base/shared_library.h"
 
 namespace longspan::comm {
@@ -84,6 +85,7 @@ Result<std::shared_ptr<const NcclApi>> open_nccl(const std::string& file) {
   }
   LONGSPAN_CHECK_OK(load_all(*library, *api));
   LONGSPAN_CHECK_OK(refuse_multicast());
+  note_opened(fmt::format("NCCL {} ({})", nccl_version_text(api->version), api->path));
   return std::shared_ptr<const NcclApi>(std::move(api));
 }
 

@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(kThreads) pack_kernel(const __grid_constant__ 
     octet = load_octet<T>(p.from, row, u.head, u.lane);
     for (T& value : octet.values) flip_bits(value, p.flipped);
   }
-  *octet_at<T>(p.to, u, p.heads, dim) = octet;
+  pack_octet(p.to, u, p.heads, dim, octet);
 }
 
 struct StatisticsParameters {
@@ -118,8 +118,8 @@ __global__ void __launch_bounds__(kThreads)
   const float delta = row < 0 ? 0 : *p.delta.at<float>(row, u.head);
   const Octet<T> o = with_product<T, kLanes>(dout, delta, u.lane);
   if (!u.holds(dim)) return;
-  *octet_at<T>(p.o, u, p.heads, dim) = o;
-  if (p.packed_dout != nullptr) *octet_at<T>(p.packed_dout, u, p.heads, dim) = dout;
+  pack_octet(p.o, u, p.heads, dim, o);
+  if (p.packed_dout != nullptr) pack_octet(p.packed_dout, u, p.heads, dim, dout);
 }
 
 struct RaggedView {

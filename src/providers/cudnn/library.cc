@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/opened.h"
 #include "base/shared_library.h"
 #include "longspan/libraries.h"
 
@@ -78,6 +79,7 @@ Result<Library> open_library(const std::string& path) {
     return unsupported(fmt::format("{}: {}", result.path, *reason));
   }
   LONGSPAN_CHECK_OK(one_installation(result));
+  note_opened(fmt::format("cuDNN {} ({})", version_text(result.version), result.path));
   return result;
 }
 

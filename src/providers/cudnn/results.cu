@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(kThreads)
   if (u.lane == 0) *p.lse.at<float>(row, u.head) = lse;
   const int32_t dim = p.o.view.dim;
   if (!u.holds(dim)) return;
-  blend<float>(p.o, row, u.head, u.lane, keep, octet_of<T>(p.part, u, p.heads, dim), weight);
+  blend<float>(p.o, row, u.head, u.lane, keep, packed_octet<T>(p.part, u, p.heads, dim), weight);
 }
 
 struct Part {
@@ -71,8 +71,8 @@ __global__ void __launch_bounds__(kThreads)
   if (!u.holds(dim)) return;
   const int64_t row = row_of_view(p.list, u.row, part.keys);
   if (row < 0) return;
-  blend<To>(part.to, row, u.head, u.lane, part.keep, octet_of<T>(part.packed, u, part.heads, dim),
-            part.factor);
+  blend<To>(part.to, row, u.head, u.lane, part.keep,
+            packed_octet<T>(part.packed, u, part.heads, dim), part.factor);
 }
 
 struct BlankView {

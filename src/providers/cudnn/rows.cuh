@@ -60,6 +60,29 @@ __device__ Octet<T> zeros() {
   return octet;
 }
 
+/// An octet from and to aligned memory, 16 bytes an access.
+/// NOTE: the compiler splits assignments of octets into accesses of single elements; __stwb is a
+/// plain store that it leaves whole.
+template <class T>
+__device__ Octet<T> load_wide(const T* from) {
+  Octet<T> octet;
+#pragma unroll
+  for (size_t i = 0; i < sizeof octet / sizeof(uint4); ++i) {
+    const uint4 bits = reinterpret_cast<const uint4*>(from)[i];
+    memcpy(reinterpret_cast<char*>(&octet) + i * sizeof bits, &bits, sizeof bits);
+  }
+  return octet;
+}
+template <class T>
+__device__ void store_wide(T* to, const Octet<T>& octet) {
+#pragma unroll
+  for (size_t i = 0; i < sizeof octet / sizeof(uint4); ++i) {
+    uint4 bits;
+    memcpy(&bits, reinterpret_cast<const char*>(&octet) + i * sizeof bits, sizeof bits);
+    __stwb(reinterpret_cast<uint4*>(to) + i, bits);
+  }
+}
+
 struct Vectorized {
   DeviceView view;
   bool wide = false;  // whether octets of rows may be reached in 16-byte accesses
@@ -117,7 +140,7 @@ __device__ Unit unit_of(int64_t rows, int64_t heads) {
 template <class T>
 __device__ Octet<T> load_octet(const Vectorized& v, int64_t row, int64_t head, int lane) {
   const T* const from = v.view.at<T>(row, head) + lane * kVector;
-  if (v.wide) return *reinterpret_cast<const Octet<T>*>(from);
+  if (v.wide) return load_wide(from);
   Octet<T> result;
   for (int i = 0; i < kVector; ++i) result.values[i] = from[i];
   return result;
@@ -128,7 +151,7 @@ __device__ void store_octet(const Vectorized& v, int64_t row, int64_t head, int 
                             const Octet<T>& octet) {
   T* const to = v.view.at<T>(row, head) + lane * kVector;
   if (v.wide) {
-    *reinterpret_cast<Octet<T>*>(to) = octet;
+    store_wide(to, octet);
   } else {
     for (int i = 0; i < kVector; ++i) to[i] = octet.values[i];
   }
@@ -147,15 +170,21 @@ __device__ void blend(const Vectorized& to, int64_t row, int64_t head, int lane,
   store_octet(to, row, head, lane, result);
 }
 
+/// Where a unit's octet starts in packed rows.
 template <class T>
-__device__ Octet<T>* octet_at(void* packed, const Unit& u, int64_t heads, int32_t dim) {
-  T* const row = static_cast<T*>(packed) + (u.row * heads + u.head) * dim;
-  return reinterpret_cast<Octet<T>*>(row + u.lane * kVector);
+__device__ T* octet_at(T* packed, const Unit& u, int64_t heads, int32_t dim) {
+  return packed + (u.row * heads + u.head) * dim + u.lane * kVector;
 }
 
 template <class T>
-__device__ const Octet<T>& octet_of(const void* packed, const Unit& u, int64_t heads, int32_t dim) {
-  return *octet_at<T>(const_cast<void*>(packed), u, heads, dim);
+__device__ Octet<T> packed_octet(const void* packed, const Unit& u, int64_t heads, int32_t dim) {
+  return load_wide(octet_at(static_cast<const T*>(packed), u, heads, dim));
+}
+
+template <class T>
+__device__ void pack_octet(void* packed, const Unit& u, int64_t heads, int32_t dim,
+                           const Octet<T>& octet) {
+  store_wide(octet_at(static_cast<T*>(packed), u, heads, dim), octet);
 }
 
 inline cudaStream_t native(Stream stream) { return static_cast<cudaStream_t>(stream.handle); }

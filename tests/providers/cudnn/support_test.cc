@@ -1,52 +1,23 @@
 // What cuDNN itself says to the provider's graphs, without a device: it is told about one.
-#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <random>
-#include <sstream>
 #include <string>
 
-#include "longspan/libraries.h"
 #include "providers/cudnn/budget.h"
 #include "providers/cudnn/graph.h"
-#include "providers/cudnn/library.h"
 #include "providers/cudnn/plan.h"
+#include "providers/cudnn/recorded_device.h"
 
 namespace longspan::cudnn {
 namespace {
 
 using ::testing::HasSubstr;
 
-/// An H200 by its data sheet, where none has been recorded.
-constexpr const char* kDescribed =
-    R"({"cudaDeviceId":0,"deviceVer":900,"driverVer":13000,"maxGridSize":[2147483647,65535,65535],)"
-    R"("maxBlockSize":[1024,1024,64],"regsPerBlock":65536,"multiProcessorCount":132,"warpSize":32,)"
-    R"("maxSharedMemoryPerBlock":49152,"maxSharedMemoryPerBlockOptin":232448,)"
-    R"("reservedSharedMemoryPerBlock":1024,"maxRegistersPerSM":65536,"maxCtasPerSM":32,)"
-    R"("maxThreadsPerBlock":1024,"maxThreadsPerSM":2048,"pciDeviceId":0,"isTccDriver":0,)"
-    R"("totalGlobalMem":150109880320,"supportCoopLaunch":1,"smClockRateKHz":1980000,)"
-    R"("memClockRateKHz":3201000,"l2CacheSize":62914560,"deviceName":"NVIDIA H200"})";
-
-std::string recorded_or_described() {
-  std::ifstream file(LONGSPAN_RECORDED_PROPERTIES);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str().empty() ? kDescribed : text.str();
-}
-
 class CudnnSupport : public ::testing::Test {
  protected:
-  static void SetUpTestSuite() {
-    // cuDNN wants the driver's library to exist.
-    if (dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL) == nullptr) {
-      ASSERT_NE(dlopen(LONGSPAN_CUDA_STUB, RTLD_NOW | RTLD_GLOBAL), nullptr) << dlerror();
-    }
-    ASSERT_TRUE(set_cudnn_path(LONGSPAN_CUDNN_DIRECTORY).ok());
-    const auto found = library();
-    ASSERT_TRUE(found.ok()) << found.error().text();
-  }
+  static void SetUpTestSuite() { load_without_device(); }
 
   Support asked(const GraphKey& key) const {
     const auto support = check_support(key, properties_);
