@@ -32,6 +32,10 @@ class Options:
     guards: str = "report"
     deadline: float = 60.0
 
+    def values(self) -> tuple:
+        """The fields in their order."""
+        return tuple(getattr(self, name) for name in self.__dataclass_fields__)
+
     def flags(self) -> list[str]:
         """The same as flags of the command line, for reports."""
         words = [

@@ -55,9 +55,20 @@ Array<Any> chosen(const Selection& selection) {
 
 Map<String, Any> describe(const CallRef& handle) {
   const Call& call = *handle->call;
+  const Problem& problem = call.problem();
   const Explanation& explanation = call.explanation();
   Map<String, Any> facts;
-  facts.Set("problem", String(call.problem().text()));
+  facts.Set("problem", String(problem.text()));
+  facts.Set("dtype", String(std::string(name(problem.dtype))));
+  facts.Set("layout", String(std::string(name(problem.layout))));
+  facts.Set("heads", Array<int64_t>{problem.heads_q, problem.heads_kv});
+  facts.Set("dims", Array<int64_t>{problem.dim_qk, problem.dim_v});
+  facts.Set("sequences", static_cast<int64_t>(problem.lengths.sequences.size()));
+  facts.Set("tokens", Array<int64_t>{problem.lengths.tokens_q, problem.lengths.tokens_k});
+  facts.Set("scale", problem.scale);
+  facts.Set("dropout", problem.dropout);
+  facts.Set("max_logit", problem.max_logit);
+  facts.Set("deterministic", problem.deterministic);
   facts.Set("partition", String(std::string(name(call.partition().kind()))));
   facts.Set("saved", saved_layout(call));
   facts.Set("forward", chosen(explanation.forward));

@@ -1,0 +1,126 @@
+"""From attention()'s arguments to a problem text and values."""
+
+from collections.abc import Sequence
+
+import torch
+
+from longspan._errors import InvalidArgument
+from longspan._problem import problem_text
+from longspan.torch._plan import DTYPES, Plan, accumulator
+
+
+def autocast(*tensors: torch.Tensor):
+    """The tensors in autocast's type where it is on; float64 stays."""
+    kind = tensors[0].device.type
+    if not torch.is_autocast_enabled(kind) or tensors[0].dtype == torch.float64:
+        return tensors
+    return tuple(tensor.to(torch.get_autocast_dtype(kind)) for tensor in tensors)
+
+
+def differences(cumulative, name: str) -> list[int] | None:
+    """Lengths from [sequences + 1] cumulative lengths."""
+    if cumulative is None:
+        return None
+    ends = [int(end) for end in cumulative]
+    if not ends or ends[0] != 0:
+        raise InvalidArgument(f"{name} must begin with 0, as cumulative lengths do; it is {ends}")
+    lengths = [end - begin for begin, end in zip(ends, ends[1:])]
+    if min(lengths, default=0) < 0:
+        raise InvalidArgument(f"{name} must not fall; it is {ends}")
+    return lengths
+
+
+def _host_lengths(lengths, cumulative, name: str) -> Sequence[int] | None:
+    if lengths is not None and cumulative is not None:
+        raise InvalidArgument(f"{name} are given twice: as lengths and as cumulative lengths")
+    if lengths is not None:
+        return [int(length) for length in lengths]
+    return differences(cumulative, name)
+
+
+def _extents(tensor: torch.Tensor, ranks: int) -> list[int]:
+    """Whole extents of equal shards."""
+    return [tensor.shape[1] * ranks] * tensor.shape[0]
+
+
+def lengths_keys(q, k, lengths, kv_lengths, cu_seqlens, cu_seqlens_kv, packed: bool, ranks: int):
+    """The keys lengths, kv_lengths, padded, kv_padded and layout of the problem."""
+    lengths = _host_lengths(lengths, cu_seqlens, "lengths")
+    kv_lengths = _host_lengths(kv_lengths, cu_seqlens_kv, "kv_lengths")
+    if packed:
+        if lengths is None:
+            raise InvalidArgument("packed tensors (layout='thd') need cu_seqlens or lengths")
+        return {"lengths": lengths, "kv_lengths": kv_lengths, "layout": "thd"}
+    extents, kv_extents = _extents(q, ranks), _extents(k, ranks)
+    if lengths is None and kv_lengths is None:
+        return {"lengths": extents, "kv_lengths": kv_extents if kv_extents != extents else None}
+    lengths = extents if lengths is None else lengths
+    kv_lengths = lengths if kv_lengths is None and kv_extents == extents else kv_lengths
+    kv_lengths = kv_extents if kv_lengths is None else kv_lengths
+    return {"lengths": lengths, "kv_lengths": kv_lengths, "padded": extents,
+            "kv_padded": kv_extents, "layout": "bshd"}
+
+
+def bias_key(bias: torch.Tensor | None) -> str | None:
+    if bias is None:
+        return None
+    if bias.dim() != 4:
+        raise InvalidArgument(
+            f"bias has {bias.dim()} extents; it takes 4: [batch or 1, heads or 1, seq_q, seq_k]"
+        )
+    if bias.shape[:3] == (1, 1, 1):
+        return "1,1,1,s"
+    return f"{'b' if bias.shape[0] > 1 else '1'},{'h' if bias.shape[1] > 1 else '1'}"
+
+
+def sink_key(sinks) -> str | None:
+    if sinks is None or isinstance(sinks, torch.Tensor):
+        return None if sinks is None else "learnable"
+    if sinks == "off_by_one":
+        return "off_by_one"
+    raise InvalidArgument(f"sinks is {sinks!r}; it must be a tensor [heads], 'off_by_one' or None")
+
+
+def per_head(values, q: torch.Tensor) -> torch.Tensor | None:
+    """Values per head in the type that the library takes; None where it has them itself."""
+    return values.to(accumulator(q.dtype)) if isinstance(values, torch.Tensor) else None
+
+
+def problem_of(q, k, v, keys: dict) -> str:
+    types = {q.dtype, k.dtype, v.dtype}
+    if len(types) > 1 or q.dtype not in DTYPES:
+        raise InvalidArgument(
+            f"q, k and v are of {q.dtype}, {k.dtype} and {v.dtype}; they must be of one type: "
+            "float64, float32, float16 or bfloat16"
+        )
+    return problem_text(
+        dtype=DTYPES[q.dtype],
+        heads=(q.shape[-2], k.shape[-2]),
+        dim=q.shape[-1],
+        dim_v=v.shape[-1] if v.shape[-1] != q.shape[-1] else None,
+        deterministic=torch.are_deterministic_algorithms_enabled(),
+        **keys,
+    )
+
+
+def check_plan(plan: Plan, given: dict) -> None:
+    """With a plan, nothing that it has settled may be said again."""
+    said = [name for name, value in given.items() if value not in (None, False, 0)]
+    if said:
+        raise InvalidArgument(
+            f"{', '.join(said)} given beside a plan, which has settled that: {plan.problem}"
+        )
+
+
+def rng(dropout: float, given: tuple[int, int] | None, ranks: int) -> tuple[int, int]:
+    """Seed and offset of the dropout mask."""
+    if not dropout:
+        return 0, 0
+    if given is not None:
+        return int(given[0]), int(given[1])
+    if ranks > 1:
+        raise InvalidArgument(
+            "dropout over several ranks needs dropout_rng=(seed, offset), the same on all ranks, "
+            "so that they drop the same pairs"
+        )
+    return int(torch.randint(2**62, ())), 0

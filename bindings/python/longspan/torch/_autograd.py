@@ -1,0 +1,136 @@
+"""Attention with gradients: an autograd function for eager mode, a registered operator for
+torch.compile, fake tensors and dispatch modes (selective checkpointing, tracing)."""
+
+import torch
+
+from longspan._errors import Unsupported
+from longspan.torch._calls import Values, outputs, run_backward, run_forward
+from longspan.torch._plan import Plan
+from longspan.torch._traced import plan_numbered, tracing
+
+
+def _dense(tensor: torch.Tensor) -> torch.Tensor:
+    """Gradients of sums are expanded single values; those get memory of their own."""
+    if tensor.stride(-1) != 1 or 0 in tensor.stride():
+        return tensor.contiguous()
+    return tensor
+
+
+def _check_backward(plan: Plan) -> None:
+    if plan.backward is None:
+        raise Unsupported(
+            "the plan is for forward alone (backward='none'), but a gradient is asked for; use "
+            "options without it, or torch.no_grad()"
+        )
+
+
+class Attention(torch.autograd.Function):
+    """For eager mode. lse and max_logit carry no gradient."""
+
+    @staticmethod
+    def forward(ctx, q, k, v, sinks, bias, slopes, plan, values):
+        o, lse, max_logit, saved = run_forward(plan, q, k, v, sinks, bias, slopes, values)
+        ctx.save_for_backward(q, k, v, o, lse, saved, sinks, bias, slopes)
+        ctx.plan, ctx.values = plan, values
+        ctx.mark_non_differentiable(lse, max_logit)
+        ctx.set_materialize_grads(False)
+        return o, lse, max_logit
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, dout, _dlse, _dmax):
+        if dout is None:
+            return (None,) * 8
+        _check_backward(ctx.plan)
+        q, k, v, o, lse, saved, sinks, bias, slopes = ctx.saved_tensors
+        gradients = run_backward(
+            ctx.plan, _dense(dout), q, k, v, o, lse, saved, sinks, bias, slopes, ctx.values
+        )
+        return (*gradients, None, None, None)
+
+
+torch.library.define(
+    "longspan::attention",
+    "(Tensor q, Tensor k, Tensor v, Tensor? sinks, Tensor? bias, Tensor? slopes, Tensor? lengths_q,"
+    " Tensor? lengths_k, int plan, float scale, float softcap, float dropout, int seed, int offset)"
+    " -> (Tensor, Tensor, Tensor, Tensor)",
+)
+torch.library.define(
+    "longspan::attention_backward",
+    "(Tensor dout, Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, Tensor saved, Tensor? sinks,"
+    " Tensor? bias, Tensor? slopes, Tensor? lengths_q, Tensor? lengths_k, int plan, float scale,"
+    " float softcap, float dropout, int seed, int offset)"
+    " -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+)
+
+
+@torch.library.impl("longspan::attention", ("cpu", "cuda"))
+def _forward_op(q, k, v, sinks, bias, slopes, lengths_q, lengths_k, plan, *values):
+    with_lengths = Values(*values, lengths_q, lengths_k)
+    return run_forward(plan_numbered(plan), q, k, v, sinks, bias, slopes, with_lengths)
+
+
+@torch.library.register_fake("longspan::attention")
+def _forward_fake(q, k, v, sinks, bias, slopes, lengths_q, lengths_k, plan, *values):
+    return outputs(plan_numbered(plan), q)
+
+
+def _or_empty(gradient, like: torch.Tensor):
+    """Operators return tensors alone."""
+    return like.new_empty(0) if gradient is None else gradient
+
+
+@torch.library.impl("longspan::attention_backward", ("cpu", "cuda"))
+def _backward_op(
+    dout, q, k, v, o, lse, saved, sinks, bias, slopes, lengths_q, lengths_k, plan, *values
+):
+    with_lengths = Values(*values, lengths_q, lengths_k)
+    *gradients, dsinks, dbias = run_backward(
+        plan_numbered(plan), _dense(dout), q, k, v, o, lse, saved, sinks, bias, slopes, with_lengths
+    )
+    return (*gradients, _or_empty(dsinks, lse), _or_empty(dbias, q))
+
+
+@torch.library.register_fake("longspan::attention_backward")
+def _backward_fake(
+    dout, q, k, v, o, lse, saved, sinks, bias, slopes, lengths_q, lengths_k, plan, *values
+):
+    dsinks = lse.new_empty(0 if sinks is None else sinks.shape)
+    dbias = q.new_empty(0 if bias is None else bias.shape)
+    return torch.empty_like(q), torch.empty_like(k), torch.empty_like(v), dsinks, dbias
+
+
+def _save(ctx, inputs, output):
+    q, k, v, sinks, bias, slopes, lengths_q, lengths_k, plan, *values = inputs
+    o, lse, max_logit, saved = output
+    ctx.mark_non_differentiable(lse, max_logit, saved)
+    ctx.save_for_backward(q, k, v, o, lse, saved, sinks, bias, slopes, lengths_q, lengths_k)
+    ctx.plan, ctx.values = plan, values
+
+
+def _differentiate(ctx, dout, _dlse, _dmax, _dsaved):
+    q, k, v, o, lse, saved, sinks, bias, slopes, lengths_q, lengths_k = ctx.saved_tensors
+    *gradients, dsinks, dbias = torch.ops.longspan.attention_backward(
+        dout, q, k, v, o, lse, saved, sinks, bias, slopes, lengths_q, lengths_k, ctx.plan,
+        *ctx.values,
+    )
+    own = (None if sinks is None else dsinks, None if bias is None else dbias)
+    return (*gradients, *own, *(None,) * 9)
+
+
+torch.library.register_autograd("longspan::attention", _differentiate, setup_context=_save)
+
+
+def attend(plan: Plan, q, k, v, sinks, bias, slopes, values: Values):
+    """o, lse and max_logit by the cheapest route that the caller's modes allow."""
+    q, k, v = _dense(q), _dense(k), _dense(v)
+    if tracing():
+        return torch.ops.longspan.attention(
+            q, k, v, sinks, bias, slopes, values.lengths_q, values.lengths_k, plan.number,
+            values.scale, values.softcap, values.dropout, values.seed, values.offset,
+        )[:3]
+    inputs = (q, k, v, sinks, bias)
+    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs):
+        _check_backward(plan)
+        return Attention.apply(q, k, v, sinks, bias, slopes, plan, values)
+    return run_forward(plan, q, k, v, sinks, bias, slopes, values)[:3]

@@ -1,0 +1,81 @@
+"""One rank: a process group's communicator, a device and options."""
+
+import weakref
+
+import torch
+
+from longspan import _native
+from longspan._errors import Unsupported
+from longspan._options import Options
+from longspan._problem import problem_text
+from longspan._reports import explain
+from longspan.torch._group import communicator_of, process_group
+from longspan.torch._plan import Plan
+
+
+class Engine:
+    """Prepares and runs problems as one rank of ``group``.
+
+    Args:
+        group: a ProcessGroup or one-dimensional DeviceMesh; None computes alone. Creating an engine
+            is collective over it.
+        device: where tensors are: "cpu" or "cuda:N".
+        options: the same on all ranks.
+        communicator: how ranks exchange tensors: "auto"; on GPUs "peer" (one host) or "nccl", on
+            the CPU "callback" (the process group itself).
+    """
+
+    def __init__(self, group=None, device="cpu", options=Options(), communicator="auto"):
+        device = torch.device(device)
+        if device.type == "cuda" and device.index is None:
+            device = torch.device("cuda", torch.cuda.current_device())
+        self.group = process_group(group)
+        self.device = device
+        self.options = options
+        self.ranks = 1 if self.group is None else self.group.size()
+        self.rank = 0 if self.group is None else self.group.rank()
+        self.communicator = communicator_of(self.group, device, communicator)
+        fields = {name: getattr(options, name) for name in options.__dataclass_fields__}
+        self.handle = _native.make_engine(self.communicator, str(device), fields)
+
+    def plan(self, text: str | None = None, **problem) -> Plan:
+        """Prepares a problem; collective when it is new, from the library's cache when it is not.
+
+        Args:
+            text: a problem text; or
+            **problem: the arguments of `longspan.problem_text`. Lengths are those over all ranks.
+        """
+        return Plan(self, text if text is not None else problem_text(**problem))
+
+    def prepare(self, text: str):
+        """The handle of a prepared call. Errors of unsupported problems carry ``declines``."""
+        try:
+            return _native.prepare(self.handle, text)
+        except Unsupported as error:
+            report = explain(text, ranks=self.ranks, options=self.options)
+            error.declines = report.get("declines", [])
+            raise
+
+    def synchronize(self) -> None:
+        """Waits for the device; raises GuardFailed when a promise did not hold since then."""
+        _native.synchronize(self.handle)
+
+    def counters(self) -> dict[str, int]:
+        """Bytes sent by the last calls, launches, and plans found, built and evicted."""
+        return dict(_native.counters(self.handle))
+
+
+_alone: dict = {}
+_of_groups: "weakref.WeakKeyDictionary" = weakref.WeakKeyDictionary()
+
+
+def engine_of(group=None, device="cpu", options=Options()) -> Engine:
+    """The engine that `attention` uses for a group, device and options; made when first asked for,
+    which is collective over the group, and kept as long as the group lives."""
+    group = process_group(group)
+    engines = _alone if group is None else _of_groups.setdefault(group, {})
+    key = (torch.device(device), options)
+    engine = engines.get(key)
+    if engine is None:
+        engine = engines[key] = Engine(group, device, options)
+    return engine

@@ -1,0 +1,129 @@
+"""A prepared problem: what runs, which rows this rank holds, and the calls themselves."""
+
+import math
+
+import torch
+
+from longspan import _native
+from longspan.torch._shard import shard, unshard
+
+_ALIGNMENT = 64  # of saved buffers and workspace
+
+DTYPES = {
+    torch.float64: "f64",
+    torch.float32: "f32",
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+}
+NUMBERED: dict[int, "Plan"] = {}  # what traced graphs name
+_SIZES = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2}
+
+
+def accumulator(dtype: torch.dtype) -> torch.dtype:
+    """The type of statistics and of values per head."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def _offsets(specs) -> tuple[list[int], int]:
+    """Where each saved buffer starts in one block of memory, and the block's bytes."""
+    offsets, end = [], 0
+    for _, dtype, rows, heads, dim in specs:
+        offsets.append(end)
+        end += math.ceil(rows * heads * dim * _SIZES[dtype] / _ALIGNMENT) * _ALIGNMENT
+    return offsets, end
+
+
+class Plan:
+    """A problem that all ranks agreed on. Immutable; keep it and pass it to `attention`.
+
+    Attributes:
+        problem: the canonical problem text.
+        packed: whether tensors are [tokens, ...] instead of [batch, seq, ...].
+        partition: contiguous, zigzag, striped or balanced: which rank owns which rows.
+        forward, backward: (strategy, why, provider, why); backward is None for forward alone.
+        saved_bytes: what forward keeps for backward beside inputs and outputs.
+        workspace_bytes: of forward and of backward.
+    """
+
+    def __init__(self, engine, text: str):
+        self.engine = engine
+        self.ranks = engine.ranks
+        self.call = engine.prepare(text)
+        facts = _native.describe(self.call)
+        self.problem = str(facts["problem"])
+        self.partition = str(facts["partition"])
+        self.forward = tuple(map(str, facts["forward"]))
+        self.backward = tuple(map(str, facts["backward"])) if "backward" in facts else None
+        self.workspace_bytes = (
+            int(facts["forward_workspace"]),
+            int(facts.get("backward_workspace", 0)),
+        )
+        self._saved_offsets, self.saved_bytes = _offsets(facts["saved"])
+        self.dtype = str(facts["dtype"])
+        self.packed = facts["layout"] == "thd"
+        self.heads, self.kv_heads = map(int, facts["heads"])
+        self.dim, self.dim_v = map(int, facts["dims"])
+        self.sequences = int(facts["sequences"])
+        self.tokens = dict(zip("qk", map(int, facts["tokens"])))
+        self.scale = float(facts["scale"])
+        self.dropout = float(facts["dropout"])
+        self.max_logit = bool(facts["max_logit"])
+        self._row_maps: dict = {}
+
+    @property
+    def number(self) -> int:
+        """Names the plan in a traced graph; it then lives as long as the process."""
+        NUMBERED[id(self)] = self
+        return id(self)
+
+    def local_shape(self, side: str = "q") -> tuple[int, int]:
+        """(batch, seq) of this rank's tensors: ``side`` is q (also o) or k (also v)."""
+        return tuple(_native.shard_shape(self.call, side, self.engine.rank))
+
+    def indices(self, side: str = "q", rank: int | None = None) -> torch.Tensor:
+        """The global row (batch-major) of each local row; int64 on the CPU."""
+        return self._rows(_native.shard_indices, side, rank)
+
+    def positions(self, side: str = "q", rank: int | None = None) -> torch.Tensor:
+        """The position inside its sequence of each local row, for RoPE; int64 on the CPU."""
+        return self._rows(_native.shard_positions, side, rank)
+
+    def _rows(self, write, side, rank):
+        rank = self.engine.rank if rank is None else rank
+        rows = torch.empty(math.prod(_native.shard_shape(self.call, side, rank)), dtype=torch.int64)
+        write(self.call, side, rank, rows)
+        return rows
+
+    def rows_of(self, side: str, device) -> tuple[torch.Tensor, torch.Tensor]:
+        """On ``device``: global rows of this rank's rows, and the place of each global row in the
+        concatenation of all ranks' rows."""
+        maps = self._row_maps
+        if (side, device) not in maps:
+            inverse = torch.empty(self.tokens[side], dtype=torch.int64)
+            _native.shard_inverse(self.call, side, inverse)
+            maps[side, device] = (self.indices(side).to(device), inverse.to(device))
+        return maps[side, device]
+
+    def shard(self, whole: torch.Tensor, side: str = "q") -> torch.Tensor:
+        """This rank's rows of a tensor that every rank has whole. Differentiable: the gradient of
+        the whole tensor has this rank's rows alone; the sum over ranks is the gradient, as with
+        every parameter that all ranks hold.
+
+        Args:
+            whole: [batch, seq, ...], or [tokens, ...] for packed problems.
+        """
+        return shard(self, whole, side)
+
+    def unshard(self, local: torch.Tensor, side: str = "q") -> torch.Tensor:
+        """The whole tensor from all ranks' rows; collective, the inverse of `shard`.
+        Differentiable: the gradient is summed over ranks, as each may use the whole tensor for a
+        loss of its own.
+        """
+        return unshard(self, local, side)
+
+    def saved_addresses(self, saved: torch.Tensor) -> list[int]:
+        base = saved.data_ptr()
+        return [base + offset for offset in self._saved_offsets]
+
+    def workspace(self, direction: int, device) -> torch.Tensor:
+        return torch.empty(self.workspace_bytes[direction], dtype=torch.uint8, device=device)
