@@ -5,6 +5,6 @@ docs/guides/jax.md.
 """
 
 from longspan.jax._attention import attention
-#from longspan.jax._plan import Plan
+from longspan.jax._plan import Plan
 
-__all__ = ["attention"]
+__all__ = ["Plan", "attention"]

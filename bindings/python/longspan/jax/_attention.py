@@ -60,9 +60,9 @@ def _check_bias(bias, fields: dict, q_side: Side, k_side: Side) -> None:
 
 
 def _seed(dropout: float, key):
-    """Two words of 32 bits; none without dropout."""
+    """Two words of 32 bits; None without dropout."""
     if not dropout:
-        return jnp.zeros((0,), jnp.uint32)
+        return None
     if key is None:
         raise InvalidArgument(f"dropout is {dropout}: dropout_key is needed, a key of jax.random "
                               "that differs from step to step")
@@ -70,9 +70,9 @@ def _seed(dropout: float, key):
 
 
 def _per_head(values, name: str, heads: int, dtype):
-    """[heads] in accumulator type; without elements where there is none."""
+    """[heads] in accumulator type; None where there is none."""
     if values is None or isinstance(values, (bool, str)):
-        return jnp.zeros((0,), dtype)
+        return None
     values = jnp.asarray(values)
     if values.shape != (heads,):
         raise InvalidArgument(f"{name} is {list(values.shape)}; it takes [{heads}], one per query "
@@ -126,12 +126,19 @@ def _over_axis(spec: Spec, q, k, v, sides):
     _check_rows(spec, "q", q)
     _check_rows(spec, "k", k)
     sink, slopes, bias, seed = sides
-    if spec.has("alibi") and slopes.size == 0:
-        slopes = jnp.asarray(spec.describe()["slopes"], slopes.dtype)
-    arrays = [*(_rows(x, spec.layout) for x in (q, k, v)), sink, slopes, bias, seed]
+    if spec.has("alibi") and slopes is None:
+        slopes = jnp.asarray(spec.describe()["slopes"], accumulator(q.dtype))
+    arrays = [_rows(x, spec.layout) for x in (q, k, v)]
     axes = _axes.union(*arrays, lax.axis_index(spec.axis))
-    o, lse, max_logit = _sharded.attention(spec, *_axes.vary(arrays, axes))
+    o, lse, max_logit = _sharded.attention(
+        spec, *_axes.vary(arrays, axes), _axes.vary((sink, slopes, bias, seed), axes)
+    )
     return _unrows(o, q, spec.layout), _unrows(lse, q, spec.layout), max_logit
+
+
+def _on_one(spec: Spec, q, k, v, sides):
+    axes = _axes.union(q, k, v, *(x for x in sides if x is not None))
+    return _local.attention(spec, *_axes.vary((q, k, v), axes), _axes.vary(sides, axes))
 
 
 def attention(
@@ -147,7 +154,7 @@ def attention(
     scale: float | None = None,
     softcap: float = 0.0,
     sinks=None,
-    alibi=None,
+    alibi=False,
     bias=None,
     dropout: float = 0.0,
     dropout_key=None,
@@ -157,7 +164,7 @@ def attention(
     cu_seqlens_kv=None,
     layout: str = "bshd",
     return_lse: bool = False,
-    max_logit: bool = False,
+    return_max_logit: bool = False,
     forward_provider: str = "auto",
     backward_provider: str = "auto",
     axis_name=None,
@@ -192,7 +199,7 @@ def attention(
         layout: "bshd", "sbhd" or "thd" (sequences one behind the other, no batch).
         return_lse: also return the natural log of the denominators, shape of o without dim,
             without gradient.
-        max_logit: also return the largest visible score of each query head, without gradient.
+        return_max_logit: also return the largest visible score of each query head, without gradient.
         forward_provider, backward_provider: auto, prefer:NAME, require:NAME or off:NAME.
         axis_name: mesh axis that the sequence lies on; needs ``shard_map``.
         strategy: over an axis: "ring" or "all_gather".
@@ -200,7 +207,7 @@ def attention(
             "balanced"; see Plan.
 
     Returns:
-        o, shape of q with v's dim; with ``return_lse`` or ``max_logit`` a tuple of o and those.
+        o, shape of q with v's dim; with ``return_lse`` or ``return_max_logit`` a tuple of o and those.
 
     Raises:
         longspan.InvalidArgument: names the argument, its value and what is allowed.
@@ -221,7 +228,7 @@ def attention(
         prefix=prefix, chunk=chunk, scale=scale, softcap=softcap,
         alibi=alibi is not None and alibi is not False,
         bias=_bias_kind(bias, len(q_side.lengths)), sink=_sink_kind(sinks), dropout=dropout,
-        max_logit=max_logit,
+        max_logit=return_max_logit,
     )
     for key, side in (("tokens", q_side), ("kv_tokens", k_side)):
         text += "" if side.tokens is None else f" {key}={side.tokens}"
@@ -232,18 +239,16 @@ def attention(
     acc = accumulator(q.dtype)
     if bias is not None:
         _check_bias(bias, spec.fields, q_side, k_side)
-    sides = [
+    slopes = _per_head(alibi, "alibi", q.shape[-2], acc)
+    sides = (
         _per_head(sinks, "sinks", q.shape[-2], acc),
-        lax.stop_gradient(_per_head(alibi, "alibi", q.shape[-2], acc)),
-        jnp.zeros((0, 0, 0, 0), q.dtype) if bias is None else bias.astype(q.dtype),
+        None if slopes is None else lax.stop_gradient(slopes),
+        None if bias is None else bias.astype(q.dtype),
         _seed(dropout, dropout_key),
-    ]
-    if ranks > 1:
-        o, lse, largest = _over_axis(spec, q, k, v, sides)
-    else:
-        arrays = [q, k, v, *sides]
-        o, lse, largest = _local.attention(spec, *_axes.vary(arrays, _axes.union(*arrays)))
+    )
+    run = _over_axis if ranks > 1 else _on_one
+    o, lse, largest = run(spec, q, k, v, sides)
     results = (o,)
     results += (lax.stop_gradient(lse),) if return_lse else ()
-    results += (lax.stop_gradient(largest),) if max_logit else ()
+    results += (lax.stop_gradient(largest),) if return_max_logit else ()
     return results if len(results) > 1 else o

@@ -12,10 +12,14 @@ def union(*arrays) -> frozenset:
     return frozenset().union(*(_varying(x) for x in arrays))
 
 
-def vary(arrays, axes: frozenset) -> list:
-    """The arrays, varying over all of ``axes``. Gradients of those that did not are added up."""
+def vary(arrays, axes: frozenset) -> tuple:
+    """The arrays (or None), varying over all of ``axes``. Gradients of those that did not are added
+    up."""
     result = []
     for x in arrays:
+        if x is None:
+            result.append(x)
+            continue
         missing = tuple(sorted(axes - _varying(x)))
         result.append(jax.lax.pcast(x, missing, to="varying") if missing else x)
-    return result
+    return tuple(result)

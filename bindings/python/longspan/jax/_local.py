@@ -3,11 +3,12 @@
 import functools
 
 import jax
-import jax.numpy as jnp
 
 from longspan.jax import _axes
 from longspan.jax._batching import LAYOUT, ROWS, SHARED, Direction, batchable
-from longspan.jax._spec import DTYPES, Spec, accumulator, shape, workspace
+from longspan.jax._spec import (
+    DTYPES, Spec, accumulator, for_handlers, gradients_of_sides, shape, workspace,
+)
 
 
 def _call(target: str, spec: Spec, results, arguments) -> list:
@@ -66,26 +67,33 @@ _BACKWARD = Direction(
 )
 
 
+def _results(spec: Spec, o, lse, max_logit):
+    return o, lse, max_logit if spec.has("max_logit") else None
+
+
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def attention(spec: Spec, q, k, v, sink, slopes, bias, seed):
-    """o, lse and max_logit. Sides that the problem has not are arrays without elements."""
-    o, lse, max_logit, *_ = batchable(_FORWARD, spec.without_gradients())(
-        q, k, v, sink, slopes, bias, seed
-    )
-    return o, lse, max_logit
+def attention(spec: Spec, q, k, v, sides):
+    """o, lse and max_logit, which is None unless the problem asks for it.
+
+    ``sides`` are sink, slopes, bias and seed; None where the problem has none.
+    """
+    run = batchable(_FORWARD, spec.without_gradients())
+    o, lse, max_logit, *_ = run(q, k, v, *for_handlers(*sides, q.dtype))
+    return _results(spec, o, lse, max_logit)
 
 
-def _attention_forward(spec: Spec, q, k, v, sink, slopes, bias, seed):
-    o, lse, max_logit, *saved = batchable(_FORWARD, spec)(q, k, v, sink, slopes, bias, seed)
-    return (o, lse, max_logit), (q, k, v, o, lse, sink, slopes, bias, seed, saved)
+def _attention_forward(spec: Spec, q, k, v, sides):
+    run = batchable(_FORWARD, spec)
+    o, lse, max_logit, *saved = run(q, k, v, *for_handlers(*sides, q.dtype))
+    return _results(spec, o, lse, max_logit), (q, k, v, o, lse, sides, saved)
 
 
 def _attention_backward(spec: Spec, kept, cotangents):
-    q, k, v, o, lse, sink, slopes, bias, seed, saved = kept
-    dq, dk, dv, dsink, dbias = batchable(_BACKWARD, spec)(
-        q, k, v, o, lse, cotangents[0], sink, slopes, bias, seed, *saved
-    )
-    return dq, dk, dv, dsink, jnp.zeros_like(slopes), dbias.astype(bias.dtype), None
+    q, k, v, o, lse, sides, saved = kept
+    run = batchable(_BACKWARD, spec)
+    arguments = (q, k, v, o, lse, cotangents[0], *for_handlers(*sides, q.dtype), *saved)
+    dq, dk, dv, dsink, dbias = run(*arguments)
+    return dq, dk, dv, gradients_of_sides(sides, dsink, dbias)
 
 
 attention.defvjp(_attention_forward, _attention_backward)

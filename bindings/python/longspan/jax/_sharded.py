@@ -12,7 +12,9 @@ from jax import lax
 
 from longspan.jax import _axes, _library
 from longspan.jax._ranges import Ranges
-from longspan.jax._spec import Spec, accumulator, shape, workspace
+from longspan.jax._spec import (
+    Spec, accumulator, for_handlers, gradients_of_sides, shape, workspace,
+)
 
 
 def _tiles(target: str, spec: Spec, index: int, arguments, carried: range, size: int) -> list:
@@ -95,7 +97,7 @@ def _enter_sink(o, lse, sink, valid):
     return o * keep[..., None], total
 
 
-def _forward(spec: Spec, q, k, v, sink, slopes, bias, seed):
+def _forward(spec: Spec, q, k, v, sides):
     """o and lse in the type that they are accumulated in, and the rank's largest logits."""
     rank = lax.axis_index(spec.axis).astype(jnp.int32)
     facts = spec.describe()["forward"]
@@ -107,10 +109,12 @@ def _forward(spec: Spec, q, k, v, sink, slopes, bias, seed):
         jnp.full((q.shape[-2] if spec.has("max_logit") else 0,), -jnp.inf, acc),
     ]
     carried = _axes.vary(carried, _axes.union(q, k, v, rank))
+    sink = sides[0]
+    terms = for_handlers(*sides, q.dtype)[1:]
 
     def attend(index: int, keys, values):
         nonlocal carried
-        arguments = [rank, q, keys, values, *carried, slopes, bias, seed]
+        arguments = [rank, q, keys, values, *carried, *terms]
         carried = _tiles("longspan_attend", spec, index, arguments, range(4, 7),
                          facts["workspace"])
         return carried[1]
@@ -121,14 +125,12 @@ def _forward(spec: Spec, q, k, v, sink, slopes, bias, seed):
         _in_rounds(exchange, k, v, attend)
     o, lse, max_logit = carried
     if spec.has("sink"):
-        logit = sink if sink.size else jnp.zeros(q.shape[-2], acc)
+        logit = jnp.zeros(q.shape[-2], acc) if sink is None else sink
         o, lse = _enter_sink(o, lse, logit, _valid(spec).covered(rank, q.shape[0]))
-    if max_logit.size:
-        max_logit = lax.pmax(max_logit, spec.axis)
-    return o, lse, max_logit
+    return o, lse, lax.pmax(max_logit, spec.axis) if spec.has("max_logit") else None
 
 
-def _backward(spec: Spec, q, k, v, o, lse, dout, sink, slopes, bias, seed):
+def _backward(spec: Spec, q, k, v, o, lse, dout, sides):
     rank = lax.axis_index(spec.axis).astype(jnp.int32)
     facts = spec.describe()["backward"]
     exchange = _Exchange(spec, facts, rank)
@@ -139,13 +141,15 @@ def _backward(spec: Spec, q, k, v, o, lse, dout, sink, slopes, bias, seed):
     def zeros(like):
         return _axes.vary([jnp.zeros(like.shape, acc)], axes)[0]
 
-    dq, dbias = zeros(q), zeros(bias)
+    sink = sides[0]
+    terms = for_handlers(*sides, q.dtype)[1:]
+    dq, dbias = zeros(q), zeros(terms[1])
     dk, dv = zeros(k), zeros(v)
 
     def attend(index: int, keys, values):
         nonlocal dq, dk, dv, dbias
         arguments = [rank, q, keys, values, dout, lse, delta, dq, zeros(keys), zeros(values),
-                     dbias, slopes, bias, seed]
+                     dbias, *terms]
         dq, *partial, dbias = _tiles("longspan_attend_backward", spec, index, arguments,
                                      range(7, 11), facts["workspace"])
         if exchange.gathers:
@@ -159,8 +163,8 @@ def _backward(spec: Spec, q, k, v, o, lse, dout, sink, slopes, bias, seed):
         attend(0, exchange.gather(k), exchange.gather(v))
     else:
         _in_rounds(exchange, k, v, attend)
-    dsink = jnp.zeros_like(sink)
-    if sink.size:
+    dsink = None
+    if sink is not None:
         weight = jnp.where(jnp.isfinite(lse), jnp.exp(sink - lse), 0)
         counted = _valid(spec).covered(rank, q.shape[0])[:, None]
         dsink = -jnp.sum(jnp.where(counted, weight * delta, 0), axis=0)
@@ -168,25 +172,23 @@ def _backward(spec: Spec, q, k, v, o, lse, dout, sink, slopes, bias, seed):
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def attention(spec: Spec, q, k, v, sink, slopes, bias, seed):
+def attention(spec: Spec, q, k, v, sides):
     """o, lse and max_logit; see _local.attention."""
-    o, lse, max_logit = _forward(spec.without_gradients(), q, k, v, sink, slopes, bias, seed)
+    o, lse, max_logit = _forward(spec.without_gradients(), q, k, v, sides)
     return o.astype(q.dtype), lse, max_logit
 
 
-def _attention_forward(spec: Spec, q, k, v, sink, slopes, bias, seed):
-    exact, lse, max_logit = _forward(spec, q, k, v, sink, slopes, bias, seed)
+def _attention_forward(spec: Spec, q, k, v, sides):
+    exact, lse, max_logit = _forward(spec, q, k, v, sides)
     o = exact.astype(q.dtype)
     kept_o = exact if spec.describe()["exact_o"] else o
-    return (o, lse, max_logit), (q, k, v, kept_o, lse, sink, slopes, bias, seed)
+    return (o, lse, max_logit), (q, k, v, kept_o, lse, sides)
 
 
 def _attention_backward(spec: Spec, kept, cotangents):
-    q, k, v, o, lse, sink, slopes, bias, seed = kept
-    dq, dk, dv, dsink, dbias = _backward(
-        spec, q, k, v, o, lse, cotangents[0], sink, slopes, bias, seed
-    )
-    return dq, dk, dv, dsink, jnp.zeros_like(slopes), dbias.astype(bias.dtype), None
+    q, k, v, o, lse, sides = kept
+    dq, dk, dv, dsink, dbias = _backward(spec, q, k, v, o, lse, cotangents[0], sides)
+    return dq, dk, dv, gradients_of_sides(sides, dsink, dbias)
 
 
 attention.defvjp(_attention_forward, _attention_backward)

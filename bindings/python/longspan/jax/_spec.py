@@ -76,3 +76,29 @@ def shape(extents, dtype) -> jax.ShapeDtypeStruct:
 
 def workspace(size: int) -> jax.ShapeDtypeStruct:
     return shape((size + _ALIGNMENT,), jnp.uint8)
+
+
+def for_handlers(sink, slopes, bias, seed, dtype) -> list:
+    """What only some problems have, as handlers take it: absent ones without elements.
+
+    NOTE: such arrays are made where they are used. As arguments of a shard_map they crash XLA of
+    jaxlib 0.11.
+    """
+    acc = accumulator(dtype)
+    return [
+        jnp.zeros((0,), acc) if sink is None else sink,
+        jnp.zeros((0,), acc) if slopes is None else slopes,
+        jnp.zeros((0, 0, 0, 0), dtype) if bias is None else bias,
+        jnp.zeros((0,), jnp.uint32) if seed is None else seed,
+    ]
+
+
+def gradients_of_sides(sides, dsink, dbias) -> tuple:
+    """Of sink, slopes, bias and seed; None where there is none."""
+    sink, _, bias, _ = sides
+    return (
+        None if sink is None else dsink,
+        None,
+        None if bias is None else dbias.astype(bias.dtype),
+        None,
+    )
