@@ -1,9 +1,8 @@
 """Attention in float64, written out, and its gradients: the truth that results are judged by."""
 
 import dataclasses
+import math
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 # Relative RMS of o and gradients on the CPU, and largest error of lse over max(1, |lse|), per type.
@@ -57,55 +56,76 @@ def kept(sequence: int, heads: int, sq: int, sk: int, probability: float, seed) 
                    (a >> np.uint64(32)) ^ counter[3] ^ high, a & mask]
         low = (low + np.uint64(0x9E3779B9)) & mask
         high = (high + np.uint64(0xBB67AE85)) & mask
-    return counter[0] >= np.uint64(int(probability * 2**32))
+    return counter[0] >= np.uint64(math.ceil(probability * 2**32))
 
 
-def _sequence(q, k, v, sinks, slopes, bias, keep, terms: Terms, prefix: int):
-    """[sq, heads, dim], [sk, kv heads, dim]; bias [heads or 1, sq or 1, sk]."""
-    group = q.shape[1] // k.shape[1]
-    k, v = jnp.repeat(k, group, 1), jnp.repeat(v, group, 1)
+@dataclasses.dataclass
+class Sides:
+    """What only some problems have; of one sequence."""
+
+    sinks: np.ndarray | None = None  # [heads]
+    slopes: np.ndarray | None = None  # [heads]
+    bias: np.ndarray | None = None  # [heads or 1, sq or 1, sk]
+    keep: np.ndarray | None = None  # [heads, sq, sk]
+    prefix: int = 0
+
+
+def _scores(q, k, sides: Sides, terms: Terms):
+    """[heads, sq, sk] and the derivative by q.k."""
     scale = q.shape[-1] ** -0.5 if terms.scale is None else terms.scale
-    s = scale * jnp.einsum("qhd,khd->hqk", q, k)
+    s = scale * np.einsum("qhd,khd->hqk", q, k)
+    slope = np.full_like(s, scale)
     if terms.softcap:
-        s = terms.softcap * jnp.tanh(s / terms.softcap)
+        bent = np.tanh(s / terms.softcap)
+        s, slope = terms.softcap * bent, slope * (1 - bent**2)
     sq, sk = s.shape[1:]
-    if slopes is not None:
+    if sides.slopes is not None:
         distance = np.abs(np.arange(sq)[:, None] + shift_of(sq, sk, terms) - np.arange(sk))
-        s = s - slopes[:, None, None] * distance
-    if bias is not None:
-        s = s + bias
-    seen = visible(sq, sk, terms, prefix)
-    top = jnp.max(jnp.where(seen, s, -jnp.inf), -1, initial=-jnp.inf)  # [heads, sq]
-    largest = jnp.max(top, -1, initial=-jnp.inf)
-    if sinks is not None:
-        top = jnp.maximum(top, sinks[:, None])
-    base = jax.lax.stop_gradient(jnp.where(jnp.isneginf(top), 0, top))
-    p = jnp.where(seen, jnp.exp(jnp.where(seen, s - base[..., None], 0)), 0)
-    total = p.sum(-1)
-    if sinks is not None:
-        total = total + jnp.exp(sinks[:, None] - base)
-    lse = jnp.where(total > 0, base + jnp.log(jnp.where(total > 0, total, 1)), -jnp.inf)
-    p = p / jnp.where(total > 0, total, 1)[..., None]
-    if keep is not None:
-        p = jnp.where(keep, p / (1 - terms.dropout), 0)
-    return jnp.einsum("hqk,khd->qhd", p, v), lse.T, largest
+        s = s - sides.slopes[:, None, None] * distance
+    if sides.bias is not None:
+        s = s + sides.bias
+    return s, slope
 
 
-def _forward(q, k, v, sinks, bias, slopes, spans, terms: Terms, seed):
-    o = jnp.zeros((*q.shape[:2], v.shape[-1]))
-    lse = jnp.full(q.shape[:2], -jnp.inf)
-    largest = []
-    for i, ((q_begin, sq), (k_begin, sk)) in enumerate(spans):
-        rows, keys = slice(q_begin, q_begin + sq), slice(k_begin, k_begin + sk)
-        part = None
-        if bias is not None:
-            part = bias[i if bias.shape[0] > 1 else 0, :, :sq, :sk]
-        keep = kept(i, q.shape[1], sq, sk, terms.dropout, seed) if terms.dropout else None
-        prefix = terms.prefix[i] if terms.prefix else 0
-        one = _sequence(q[rows], k[keys], v[keys], sinks, slopes, part, keep, terms, prefix)
-        o, lse = o.at[rows].set(one[0]), lse.at[rows].set(one[1])
-        largest.append(one[2])
-    return o, (lse, jnp.stack(largest).max(0))
+def _softmax(s, seen, sinks):
+    """Probabilities [heads, sq, sk], lse [heads, sq], the largest score of each head."""
+    s = np.where(seen, s, -np.inf)
+    top = s.max(-1, initial=-np.inf)
+    largest = top.max(-1, initial=-np.inf)
+    logits = np.full(top.shape, -np.inf) if sinks is None else np.broadcast_to(
+        sinks[:, None], top.shape)
+    top = np.maximum(top, logits)
+    base = np.where(np.isneginf(top), 0, top)
+    total = np.exp(s - base[..., None]).sum(-1) + np.exp(logits - base)
+    with np.errstate(divide="ignore"):
+        lse = base + np.log(total)
+    return np.exp(s - np.where(np.isneginf(lse), 0, lse)[..., None]), lse, largest
+
+
+def _sequence(q, k, v, dout, sides: Sides, terms: Terms) -> dict:
+    """[sq, heads, dim], [sk, kv heads, dim]."""
+    group = q.shape[1] // k.shape[1]
+    k, v = np.repeat(k, group, 1), np.repeat(v, group, 1)
+    s, slope = _scores(q, k, sides, terms)
+    seen = visible(q.shape[0], k.shape[0], terms, sides.prefix)
+    p, lse, largest = _softmax(s, seen, sides.sinks)
+    weight = 1 if sides.keep is None else sides.keep / (1 - terms.dropout)
+    o = np.einsum("hqk,khd->qhd", p * weight, v)
+    dp = np.einsum("qhd,khd->hqk", dout, v) * weight
+    delta = (dout * o).sum(-1).T
+    ds = p * (dp - delta[..., None])
+    result = {"o": o, "lse": lse.T, "max_logit": largest}
+    result["dq"] = np.einsum("hqk,khd->qhd", ds * slope, k)
+    for name, x in (("dk", np.einsum("hqk,qhd->khd", ds * slope, q)),
+                    ("dv", np.einsum("hqk,qhd->khd", p * weight, dout))):
+        result[name] = x.reshape(x.shape[0], x.shape[1] // group, group, x.shape[2]).sum(2)
+    if sides.sinks is not None:
+        away = np.exp(sides.sinks[:, None] - np.where(np.isneginf(lse), np.inf, lse))
+        result["dsinks"] = -(away * delta).sum(-1)
+    if sides.bias is not None:
+        summed = tuple(i for i in (0, 1) if sides.bias.shape[i] == 1 and ds.shape[i] != 1)
+        result["dbias"] = ds.sum(summed, keepdims=True)
+    return result
 
 
 def attention(q, k, v, dout, spans, terms=Terms(), sinks=None, bias=None, slopes=None, seed=None):
@@ -118,18 +138,33 @@ def attention(q, k, v, dout, spans, terms=Terms(), sinks=None, bias=None, slopes
     Returns:
         A dictionary of float64 arrays: o, lse, max_logit, dq, dk, dv, dsinks, dbias.
     """
-    with jax.enable_x64(True):
-        def wide(x):
-            return None if x is None else jnp.asarray(np.asarray(x, np.float64))
-
-        inputs = [wide(x) for x in (q, k, v, sinks, bias)]
-        o, back, (lse, largest) = jax.vjp(
-            lambda *x: _forward(*x, wide(slopes), spans, terms, seed), *inputs, has_aux=True
-        )
-        dq, dk, dv, dsinks, dbias = back(wide(dout))
-        results = {"o": o, "lse": lse, "max_logit": largest, "dq": dq, "dk": dk, "dv": dv,
-                   "dsinks": dsinks, "dbias": dbias}
-        return {name: None if x is None else np.asarray(x) for name, x in results.items()}
+    q, k, v, dout = (np.asarray(x, np.float64) for x in (q, k, v, dout))
+    sinks, bias, slopes = (
+        None if x is None else np.asarray(x, np.float64) for x in (sinks, bias, slopes)
+    )
+    heads = q.shape[1]
+    want = {"o": np.zeros((*q.shape[:2], v.shape[-1])), "lse": np.full(q.shape[:2], -np.inf),
+            "max_logit": np.full(heads, -np.inf), "dsinks": np.zeros(heads),
+            "dbias": None if bias is None else np.zeros_like(bias)}
+    want |= {"d" + name: np.zeros_like(x) for name, x in (("q", q), ("k", k), ("v", v))}
+    for i, ((q_begin, sq), (k_begin, sk)) in enumerate(spans):
+        rows, keys = slice(q_begin, q_begin + sq), slice(k_begin, k_begin + sk)
+        sides = Sides(sinks, slopes, prefix=terms.prefix[i] if terms.prefix else 0)
+        entry = None if bias is None else (i if bias.shape[0] > 1 else 0)
+        if bias is not None:
+            sides.bias = bias[entry, :, :sq, :sk]
+        if terms.dropout:
+            sides.keep = kept(i, heads, sq, sk, terms.dropout, seed)
+        one = _sequence(q[rows], k[keys], v[keys], dout[rows], sides, terms)
+        for name in ("o", "lse", "dq"):
+            want[name][rows] = one[name]
+        for name in ("dk", "dv"):
+            want[name][keys] = one[name]
+        want["max_logit"] = np.maximum(want["max_logit"], one["max_logit"])
+        want["dsinks"] += one.get("dsinks", 0)
+        if bias is not None:
+            want["dbias"][entry, :, :sq, :sk] += one["dbias"]
+    return want
 
 
 def relative_rms(got, want) -> float:

@@ -11,7 +11,7 @@ from longspan.jax._spec import (
 )
 
 
-def _call(target: str, spec: Spec, results, arguments) -> list:
+def _call(target: str, spec: Spec, results, arguments) -> tuple:
     """An XLA custom call; what it gives varies over the mesh axes that its arguments vary over."""
     call = jax.ffi.ffi_call(target, results, vmap_method="sequential")
     outputs = call(*arguments, problem=spec.problem, request=spec.request)
@@ -53,7 +53,7 @@ def _backward(spec: Spec):
             workspace(facts["workspace"]["backward"]),
         ]
         arguments = (q, k, v, o, lse, dout, sink, slopes, bias, seed, *saved)
-        return _call("longspan_backward", spec, results, arguments)[:-1]
+        return list(_call("longspan_backward", spec, results, arguments)[:-1])
 
     return jax.jit(run)
 

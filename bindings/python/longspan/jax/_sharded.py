@@ -17,7 +17,7 @@ from longspan.jax._spec import (
 )
 
 
-def _tiles(target: str, spec: Spec, index: int, arguments, carried: range, size: int) -> list:
+def _tiles(target: str, spec: Spec, index: int, arguments, carried: range, size: int) -> tuple:
     """A call that computes the tiles of a round. The arguments ``carried`` come back changed."""
     results = [shape(arguments[i].shape, arguments[i].dtype) for i in carried]
     call = jax.ffi.ffi_call(
