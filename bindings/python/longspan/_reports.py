@@ -11,16 +11,20 @@ def _report(command: str, *words: str) -> dict:
 
 
 def _on_ranks(problem: str, ranks: int, nodes: int) -> list[str]:
-    return [f"--problem={problem}", f"--ranks={ranks}", f"--nodes={nodes}"]
+    text = _native.canonical_problem(problem)  # raises what is wrong with it
+    return [f"--problem={text}", f"--ranks={ranks}", f"--nodes={nodes}"]
 
 
 def explain(problem: str, *, ranks: int = 1, nodes: int = 1, options: Options = Options()) -> dict:
     """What would compute a problem, and why; computes nothing.
 
     Returns:
-        The report of ``longspan explain``: status (pass, declined or error), the strategies and
-        providers of both directions with reasons and estimates, and all declines
+        The report of ``longspan explain``: status (pass or declined), the strategies and providers
+        of both directions with reasons and estimates, and all declines
         (docs/reference/files_and_json.md).
+
+    Raises:
+        longspan.InvalidArgument: a problem, number or option that cannot be.
     """
     return _report("explain", *_on_ranks(problem, ranks, nodes), *options.flags())
 

@@ -6,7 +6,7 @@ import torch
 
 from longspan._errors import InvalidArgument
 from longspan._problem import problem_text
-from longspan.torch._plan import DTYPES, Plan, accumulator
+from longspan.torch._plan import DTYPES
 
 
 def autocast(*tensors: torch.Tensor):
@@ -83,10 +83,12 @@ def sink_key(sinks) -> str | None:
 
 def per_head(values, q: torch.Tensor) -> torch.Tensor | None:
     """Values per head in the type that the library takes; None where it has them itself."""
-    return values.to(accumulator(q.dtype)) if isinstance(values, torch.Tensor) else None
+    if not isinstance(values, torch.Tensor):
+        return None
+    return values.to(torch.float64 if q.dtype == torch.float64 else torch.float32)
 
 
-def problem_of(q, k, v, keys: dict) -> str:
+def problem_of(q, k, v, lengths: dict, **keys) -> str:
     types = {q.dtype, k.dtype, v.dtype}
     if len(types) > 1 or q.dtype not in DTYPES:
         raise InvalidArgument(
@@ -99,23 +101,13 @@ def problem_of(q, k, v, keys: dict) -> str:
         dim=q.shape[-1],
         dim_v=v.shape[-1] if v.shape[-1] != q.shape[-1] else None,
         deterministic=torch.are_deterministic_algorithms_enabled(),
+        **lengths,
         **keys,
     )
 
 
-def check_plan(plan: Plan, given: dict) -> None:
-    """With a plan, nothing that it has settled may be said again."""
-    said = [name for name, value in given.items() if value not in (None, False, 0)]
-    if said:
-        raise InvalidArgument(
-            f"{', '.join(said)} given beside a plan, which has settled that: {plan.problem}"
-        )
-
-
-def rng(dropout: float, given: tuple[int, int] | None, ranks: int) -> tuple[int, int]:
+def rng(given: tuple[int, int] | None, ranks: int) -> tuple[int, int]:
     """Seed and offset of the dropout mask."""
-    if not dropout:
-        return 0, 0
     if given is not None:
         return int(given[0]), int(given[1])
     if ranks > 1:

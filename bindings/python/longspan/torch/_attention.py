@@ -11,12 +11,8 @@ from longspan.torch._group import process_group
 from longspan.torch._plan import Plan
 from longspan.torch._traced import plan_of
 
-_LAYOUTS = {
-    "bshd": lambda t: t,
-    "sbhd": lambda t: t.transpose(0, 1),
-    "bhsd": lambda t: t.transpose(1, 2),
-    "thd": lambda t: t,
-}
+# The extents to swap for [batch, seq, heads, dim].
+_SWAPPED = {"bshd": (), "sbhd": (0, 1), "bhsd": (1, 2), "thd": ()}
 
 
 def attention(
@@ -104,39 +100,43 @@ def attention(
         longspan.Unsupported: nobody offers the problem; ``declines`` and the message say why.
         longspan.PeerLost: another rank died or did not answer within ``options.deadline``.
     """
-    rows = _LAYOUTS.get(layout)
-    if rows is None:
-        raise InvalidArgument(f"layout is '{layout}'; it must be one of {', '.join(_LAYOUTS)}")
-    q, k, v = map(rows, _arguments.autocast(q, k, v))
-    settled = {
-        "causal": causal, "align": align, "window": window, "prefix": prefix, "chunk": chunk,
-    }
-    packing = {
-        "lengths": lengths, "kv_lengths": kv_lengths, "cu_seqlens": cu_seqlens,
-        "cu_seqlens_kv": cu_seqlens_kv,
-    }
-    if plan is not None:
-        _arguments.check_plan(plan, settled | packing | {"group": group, "options": options})
-    else:
-        scores = {
-            "softcap": softcap, "alibi": alibi is not False, "dropout": dropout,
-            "bias": _arguments.bias_key(bias), "sink": _arguments.sink_key(sinks),
-            "max_logit": return_max_logit,
-        }
+    swap = _SWAPPED.get(layout)
+    if swap is None:
+        raise InvalidArgument(f"layout is '{layout}'; it must be one of {', '.join(_SWAPPED)}")
+    q, k, v = _arguments.autocast(q, k, v)
+    if swap:
+        q, k, v = q.transpose(*swap), k.transpose(*swap), v.transpose(*swap)
+    if plan is None:
         ranks = 1 if group is None else process_group(group).size()
-        spans = _arguments.lengths_keys(q, k, **packing, packed=layout == "thd", ranks=ranks)
-        text = _arguments.problem_of(q, k, v, settled | scores | spans)
+        text = _arguments.problem_of(
+            q, k, v,
+            _arguments.lengths_keys(
+                q, k, lengths, kv_lengths, cu_seqlens, cu_seqlens_kv, layout == "thd", ranks
+            ),
+            causal=causal, align=align, window=window, prefix=prefix, chunk=chunk, softcap=softcap,
+            alibi=alibi is not False, bias=_arguments.bias_key(bias),
+            sink=_arguments.sink_key(sinks), dropout=dropout, max_logit=return_max_logit,
+        )
         plan = plan_of(text, group, q.device, options or Options())
+    elif causal or align or window or chunk or group or options or not (
+        prefix is cu_seqlens is cu_seqlens_kv is lengths is kv_lengths is None
+    ):
+        raise InvalidArgument(
+            "a mask, lengths, a group or options are given beside a plan, which has settled them: "
+            + plan.problem
+        )
     dropout = dropout or plan.dropout
-    seed, offset = _arguments.rng(dropout, dropout_rng, plan.ranks)
+    seed, offset = _arguments.rng(dropout_rng, plan.ranks) if dropout else (0, 0)
     values = Values(
-        scale=plan.scale if scale is None else float(scale), softcap=float(softcap),
-        dropout=dropout if dropout > 0 else -1.0, seed=seed, offset=offset,
-        lengths_q=actual_lengths, lengths_k=actual_kv_lengths,
+        plan.scale if scale is None else float(scale), float(softcap), dropout or -1.0, seed,
+        offset, actual_lengths, actual_kv_lengths,
     )
     o, lse, max_logit = attend(
         plan, q, k, v, _arguments.per_head(sinks, q),
         None if bias is None else bias.transpose(1, 2), _arguments.per_head(alibi, q), values,
     )
-    results = (rows(o),) + (lse,) * return_lse + (max_logit,) * return_max_logit
-    return results if len(results) > 1 else results[0]
+    if swap:
+        o = o.transpose(*swap)
+    if not (return_lse or return_max_logit):
+        return o
+    return (o,) + (lse,) * return_lse + (max_logit,) * return_max_logit

@@ -32,7 +32,7 @@ class Attention(torch.autograd.Function):
         o, lse, max_logit, saved = run_forward(plan, q, k, v, sinks, bias, slopes, values)
         ctx.save_for_backward(q, k, v, o, lse, saved, sinks, bias, slopes)
         ctx.plan, ctx.values = plan, values
-        ctx.mark_non_differentiable(lse, max_logit)
+        ctx.mark_non_differentiable(*(s for s in (lse, max_logit) if s is not None))
         ctx.set_materialize_grads(False)
         return o, lse, max_logit
 
@@ -64,20 +64,21 @@ torch.library.define(
 )
 
 
+def _tensors(results, like: torch.Tensor):
+    """Operators return tensors alone: empty ones in the place of None."""
+    return tuple(like.new_empty(0) if result is None else result for result in results)
+
+
 @torch.library.impl("longspan::attention", ("cpu", "cuda"))
 def _forward_op(q, k, v, sinks, bias, slopes, lengths_q, lengths_k, plan, *values):
     with_lengths = Values(*values, lengths_q, lengths_k)
-    return run_forward(plan_numbered(plan), q, k, v, sinks, bias, slopes, with_lengths)
+    results = run_forward(plan_numbered(plan), q, k, v, sinks, bias, slopes, with_lengths)
+    return _tensors(results, q)
 
 
 @torch.library.register_fake("longspan::attention")
 def _forward_fake(q, k, v, sinks, bias, slopes, lengths_q, lengths_k, plan, *values):
-    return outputs(plan_numbered(plan), q)
-
-
-def _or_empty(gradient, like: torch.Tensor):
-    """Operators return tensors alone."""
-    return like.new_empty(0) if gradient is None else gradient
+    return _tensors(outputs(plan_numbered(plan), q), q)
 
 
 @torch.library.impl("longspan::attention_backward", ("cpu", "cuda"))
@@ -85,19 +86,22 @@ def _backward_op(
     dout, q, k, v, o, lse, saved, sinks, bias, slopes, lengths_q, lengths_k, plan, *values
 ):
     with_lengths = Values(*values, lengths_q, lengths_k)
-    *gradients, dsinks, dbias = run_backward(
-        plan_numbered(plan), _dense(dout), q, k, v, o, lse, saved, sinks, bias, slopes, with_lengths
+    kept = saved if saved.numel() else None
+    gradients = run_backward(
+        plan_numbered(plan), _dense(dout), q, k, v, o, lse, kept, sinks, bias, slopes, with_lengths
     )
-    return (*gradients, _or_empty(dsinks, lse), _or_empty(dbias, q))
+    return _tensors(gradients, q)
 
 
 @torch.library.register_fake("longspan::attention_backward")
 def _backward_fake(
     dout, q, k, v, o, lse, saved, sinks, bias, slopes, lengths_q, lengths_k, plan, *values
 ):
-    dsinks = lse.new_empty(0 if sinks is None else sinks.shape)
-    dbias = q.new_empty(0 if bias is None else bias.shape)
-    return torch.empty_like(q), torch.empty_like(k), torch.empty_like(v), dsinks, dbias
+    dbias = None if bias is None else torch.empty(bias.shape, dtype=bias.dtype, device=bias.device)
+    dsinks = None if sinks is None else torch.empty_like(sinks)
+    return _tensors(
+        (torch.empty_like(q), torch.empty_like(k), torch.empty_like(v), dsinks, dbias), q
+    )
 
 
 def _save(ctx, inputs, output):

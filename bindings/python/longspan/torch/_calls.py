@@ -1,23 +1,17 @@
 """Forward and backward of one plan on tensors [batch, seq, heads, dim] or [tokens, heads, dim]."""
 
-import dataclasses
+from typing import NamedTuple
 
 import torch
 
 from longspan import _native
-from longspan.torch._plan import Plan, accumulator
+from longspan.torch._plan import Plan
 
 
-@dataclasses.dataclass(frozen=True)
-class Values:
-    """What a call brings beside its tensors.
-
-    Attributes:
-        scale: factor on q.k.
-        softcap: 0: the problem's.
-        dropout, seed, offset: of the mask; dropout below 0: the problem's.
-        lengths_q, lengths_k: int32 per sequence on the device, for problems of device lengths.
-    """
+class Values(NamedTuple):
+    """What a call brings beside its tensors: the factor on q.k; softcap, 0 for the problem's; the
+    dropout mask, below 0 for the problem's; int32 lengths of each sequence for problems of device
+    lengths."""
 
     scale: float
     softcap: float = 0.0
@@ -28,44 +22,47 @@ class Values:
     lengths_k: torch.Tensor | None = None
 
 
+def _bytes(count: int, like: torch.Tensor) -> torch.Tensor:
+    return torch.empty(count, dtype=torch.uint8, device=like.device)
+
+
 def outputs(plan: Plan, q: torch.Tensor):
-    """Empty o, lse, largest logits and saved memory. o lies in memory as q where it can."""
-    if q.shape[-1] == plan.dim_v:
+    """Empty o, lse, largest logits and saved memory; None for what the plan has not. o lies in
+    memory as q where it can."""
+    if plan.dim == plan.dim_v:
         o = torch.empty_like(q)
     else:
         o = q.new_empty((*q.shape[:-1], plan.dim_v))
-    kind = accumulator(q.dtype)
-    lse = torch.empty(q.shape[:-1], dtype=kind, device=q.device)
-    max_logit = torch.empty(plan.heads if plan.max_logit else 0, dtype=kind, device=q.device)
-    saved = torch.empty(plan.saved_bytes, dtype=torch.uint8, device=q.device)
-    return o, lse, max_logit, saved
+    lse = torch.empty(q.shape[:-1], dtype=plan.accumulator, device=q.device)
+    max_logit = lse.new_empty(plan.heads) if plan.max_logit else None
+    return o, lse, max_logit, _bytes(plan.saved_bytes, q) if plan.saved_bytes else None
 
 
 def run_forward(plan: Plan, q, k, v, sinks, bias, slopes, values: Values):
-    """Returns o, lse, max_logit (empty where not asked for) and saved memory. Collective."""
-    o, lse, max_logit, saved = outputs(plan, q)
-    workspace = plan.workspace(0, q.device)
+    """Returns o, lse, max_logit and saved memory (None as in `outputs`). Collective."""
+    o, lse, max_logit, saved = results = outputs(plan, q)
+    scale, softcap, dropout, seed, offset, lengths_q, lengths_k = values
+    workspace = _bytes(plan.workspace_bytes[0], q)
     _native.forward(
-        plan.engine.handle, plan.call, q, k, v, o, lse, values.scale, sinks, slopes, bias,
-        max_logit if plan.max_logit else None, values.lengths_q, values.lengths_k, values.softcap,
-        values.dropout, values.seed, values.offset, plan.saved_addresses(saved),
-        workspace.data_ptr(), workspace.numel(),
+        plan.engine.handle, plan.call, q, k, v, o, lse, scale, sinks, slopes, bias, max_logit,
+        lengths_q, lengths_k, softcap, dropout, seed, offset, plan.saved_addresses(saved),
+        workspace.data_ptr(), plan.workspace_bytes[0],
     )
-    return o, lse, max_logit, saved
+    return results
 
 
 def run_backward(plan: Plan, dout, q, k, v, o, lse, saved, sinks, bias, slopes, values: Values):
     """Returns dq, dk, dv, dsinks and dbias (None where there is none). Collective. dsinks and dbias
     are what this rank's pairs contribute."""
     dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
-    kind = accumulator(q.dtype)
+    kind = plan.accumulator
     dsinks = None if sinks is None else torch.empty_like(sinks, dtype=kind)
     dbias = None if bias is None else torch.empty(bias.shape, dtype=kind, device=bias.device)
-    workspace = plan.workspace(1, q.device)
+    scale, softcap, dropout, seed, offset, lengths_q, lengths_k = values
+    workspace = _bytes(plan.workspace_bytes[1], q)
     _native.backward(
-        plan.engine.handle, plan.call, q, k, v, o, lse, dout, dq, dk, dv, values.scale, sinks,
-        slopes, bias, dsinks, dbias, values.lengths_q, values.lengths_k, values.softcap,
-        values.dropout, values.seed, values.offset, plan.saved_addresses(saved),
-        workspace.data_ptr(), workspace.numel(),
+        plan.engine.handle, plan.call, q, k, v, o, lse, dout, dq, dk, dv, scale, sinks, slopes,
+        bias, dsinks, dbias, lengths_q, lengths_k, softcap, dropout, seed, offset,
+        plan.saved_addresses(saved), workspace.data_ptr(), plan.workspace_bytes[1],
     )
     return dq, dk, dv, dsinks, None if dbias is None else dbias.to(bias.dtype)

@@ -1,5 +1,6 @@
 """One rank: a process group's communicator, a device and options."""
 
+import functools
 import weakref
 
 import torch
@@ -37,6 +38,7 @@ class Engine:
         self.communicator = communicator_of(self.group, device, communicator)
         fields = {name: getattr(options, name) for name in options.__dataclass_fields__}
         self.handle = _native.make_engine(self.communicator, str(device), fields)
+        self._planned = functools.lru_cache(maxsize=256)(functools.partial(Plan, self))
 
     def plan(self, text: str | None = None, **problem) -> Plan:
         """Prepares a problem; collective when it is new, from the library's cache when it is not.
@@ -45,7 +47,7 @@ class Engine:
             text: a problem text; or
             **problem: the arguments of `longspan.problem_text`. Lengths are those over all ranks.
         """
-        return Plan(self, text if text is not None else problem_text(**problem))
+        return self._planned(text if text is not None else problem_text(**problem))
 
     def prepare(self, text: str):
         """The handle of a prepared call. Errors of unsupported problems carry ``declines``."""

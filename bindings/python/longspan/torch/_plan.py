@@ -1,6 +1,8 @@
 """A prepared problem: what runs, which rows this rank holds, and the calls themselves."""
 
+import itertools
 import math
+import weakref
 
 import torch
 
@@ -15,13 +17,10 @@ DTYPES = {
     torch.float16: "f16",
     torch.bfloat16: "bf16",
 }
-NUMBERED: dict[int, "Plan"] = {}  # what traced graphs name
+
+_numbers = itertools.count()
+NUMBERED: "weakref.WeakValueDictionary[int, Plan]" = weakref.WeakValueDictionary()
 _SIZES = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2}
-
-
-def accumulator(dtype: torch.dtype) -> torch.dtype:
-    """The type of statistics and of values per head."""
-    return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 def _offsets(specs) -> tuple[list[int], int]:
@@ -37,6 +36,8 @@ class Plan:
     """A problem that all ranks agreed on. Immutable; keep it and pass it to `attention`.
 
     Attributes:
+        accumulator: type of statistics and of values per head.
+        number: names the plan in traced graphs, while it lives.
         problem: the canonical problem text.
         packed: whether tensors are [tokens, ...] instead of [batch, seq, ...].
         partition: contiguous, zigzag, striped or balanced: which rank owns which rows.
@@ -47,6 +48,8 @@ class Plan:
 
     def __init__(self, engine, text: str):
         self.engine = engine
+        self.number = next(_numbers)
+        NUMBERED[self.number] = self
         self.ranks = engine.ranks
         self.call = engine.prepare(text)
         facts = _native.describe(self.call)
@@ -68,13 +71,8 @@ class Plan:
         self.scale = float(facts["scale"])
         self.dropout = float(facts["dropout"])
         self.max_logit = bool(facts["max_logit"])
+        self.accumulator = torch.float64 if self.dtype == "f64" else torch.float32
         self._row_maps: dict = {}
-
-    @property
-    def number(self) -> int:
-        """Names the plan in a traced graph; it then lives as long as the process."""
-        NUMBERED[id(self)] = self
-        return id(self)
 
     def local_shape(self, side: str = "q") -> tuple[int, int]:
         """(batch, seq) of this rank's tensors: ``side`` is q (also o) or k (also v)."""
@@ -121,9 +119,9 @@ class Plan:
         """
         return unshard(self, local, side)
 
-    def saved_addresses(self, saved: torch.Tensor) -> list[int]:
+    def saved_addresses(self, saved: torch.Tensor | None) -> list[int]:
+        """Of the saved buffers in their memory."""
+        if saved is None:
+            return []
         base = saved.data_ptr()
         return [base + offset for offset in self._saved_offsets]
-
-    def workspace(self, direction: int, device) -> torch.Tensor:
-        return torch.empty(self.workspace_bytes[direction], dtype=torch.uint8, device=device)

@@ -25,9 +25,13 @@ class NumberedPlan:
     ranks: int
 
 
+_kept: set[Plan] = set()  # compiled graphs name them for good
+
+
 @torch.compiler.assume_constant_result
 def _numbers(text: str, group, device: str, *options):
     plan = engine_of(group, device, Options(*options)).plan(text)
+    _kept.add(plan)
     return plan.number, plan.scale, plan.dropout, plan.ranks
 
 
@@ -42,7 +46,7 @@ def plan_numbered(number: int) -> Plan:
     plan = NUMBERED.get(number)
     if plan is None:
         raise InvalidArgument(
-            f"no plan has number {number}: a graph of another process cannot run here; trace the "
-            "model again"
+            f"no plan has number {number}: it is gone, or the graph is of another process; keep the "
+            "plan, or trace the model again"
         )
     return plan

@@ -1,0 +1,94 @@
+"""What the package offers without a framework."""
+
+import subprocess
+import sys
+
+import pytest
+
+import longspan
+
+TEXT = "dtype=bf16 heads=8/2 dim=64 lengths=100,20 mask=causal"
+
+
+def test_the_problem_text_is_that_of_the_command_line():
+    text = longspan.problem_text(dtype="bf16", heads=(8, 2), dim=64, lengths=[100, 20], causal=True)
+    assert longspan.canonical_problem(text) == TEXT
+
+
+@pytest.mark.parametrize(
+    ("arguments", "key"),
+    [
+        ({"window": (128, 0)}, "window=128,0"),
+        ({"window": 16}, "window=16,16"),
+        ({"kv_lengths": [30, 20], "align": "bottom_right"}, "align=bottom_right"),
+        ({"prefix": [3, 0]}, "prefix=3,0"),
+        ({"chunk": 32}, "chunk=32"),
+        ({"scale": 0.5}, "scale=0.5"),
+        ({"softcap": 30.0}, "softcap=30"),
+        ({"alibi": True}, "alibi=default"),
+        ({"bias": "b,h"}, "bias=b,h"),
+        ({"sink": "learnable"}, "sink=learnable"),
+        ({"dropout": 0.1}, "dropout=0.1"),
+        ({"max_logit": True}, "max_logit=true"),
+        ({"deterministic": True}, "deterministic=true"),
+        ({"device_lengths": True}, "device_lengths=true"),
+        ({"dim_v": 128}, "dim_v=128"),
+        ({"padded": [128, 20]}, "padded=128,20"),
+    ],
+)
+def test_every_argument_becomes_its_key(arguments, key):
+    required = {"dtype": "bf16", "heads": (8, 2), "dim": 64, "lengths": [100, 20], "causal": True}
+    text = longspan.problem_text(**required, **arguments)
+    assert key in longspan.canonical_problem(text).split()
+
+
+def test_alignment_must_be_named_where_it_matters():
+    required = {"dtype": "f32", "heads": (1, 1), "dim": 8, "lengths": [4], "kv_lengths": [6]}
+    longspan.problem_text(**required)
+    for mask in ({"causal": True}, {"window": (2, 0)}):
+        with pytest.raises(longspan.InvalidArgument, match="bottom_right"):
+            longspan.problem_text(**required, **mask)
+
+
+def test_bad_input_names_value_limit_and_remedy():
+    with pytest.raises(longspan.InvalidArgument, match="heads=8/3: .* multiple") as raised:
+        longspan.canonical_problem("dtype=bf16 heads=8/3 dim=64 lengths=4")
+    assert isinstance(raised.value, ValueError)
+    assert raised.value.code == "invalid_argument"
+
+
+def test_explain_is_the_report_of_the_command_line():
+    options = longspan.Options(forward="ring", backward="ring")
+    report = longspan.explain(TEXT, ranks=4, options=options)
+    assert report["status"] == "pass"
+    assert report["forward"]["strategy"] == "ring"
+    declined = longspan.explain(TEXT + " fp8=delayed", ranks=4)
+    assert declined["status"] == "declined"
+    assert any(decline["code"] == "fp8" for decline in declined["declines"])
+    with pytest.raises(longspan.InvalidArgument, match="ranks 0"):
+        longspan.explain(TEXT, ranks=0)
+    with pytest.raises(longspan.InvalidArgument, match="lenghts"):
+        longspan.explain("dtype=f32 heads=1/1 dim=8 lenghts=8")
+
+
+def test_routing_options_reach_the_report():
+    options = longspan.Options(forward_provider="require:cpu/reference")
+    report = longspan.explain(TEXT, options=options)
+    assert report["forward"]["provider"] == "cpu/reference"
+    assert report["backward"]["provider"] == "cpu/tiled"
+
+
+def test_schedule_simulate_and_support_report():
+    assert longspan.schedule(TEXT, ranks=2)["status"] == "pass"
+    assert longspan.simulate(TEXT, ranks=2)["status"] == "pass"
+    names = [row["option"] for row in longspan.support()["rows"]]
+    assert len(names) > 20
+
+
+def test_needs_no_framework():
+    code = (
+        "import sys; sys.modules.update(torch=None, jax=None, numpy=None);"
+        f"import longspan; print(longspan.canonical_problem('{TEXT}'))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert run.stdout.strip() == TEXT
