@@ -172,8 +172,11 @@ def test_only_rows_that_are_seen_travel():
     scene = Scene(lengths=(40,), terms=Terms(causal=True, window=(3, 0)))
     run = over_axis(scene, "contiguous")
     text = run.lower(*scene.arrays(), None, None).as_text()
-    assert text.count("collective_permute") == 2  # keys, values
+    assert text.count("stablehlo.collective_permute") == 2  # keys, values
     assert "tensor<3x2x16xf32>" in text  # 3 rows of 10
+    gathered = over_axis(scene, "contiguous", strategy="all_gather")
+    text = gathered.lower(*scene.arrays(), None, None).as_text()
+    assert text.count("stablehlo.all_gather") == 2 and "collective_permute" not in text
 
 
 def test_programs_are_compiled_once():

@@ -164,10 +164,14 @@ Rounds as_gather(Deliveries all, Rounds result) {
   return result;
 }
 
-bool gathers(std::span<const Schedule> schedules) {
-  return std::any_of(schedules.begin(), schedules.end(), [](const Schedule& schedule) {
-    return std::any_of(schedule.steps.begin(), schedule.steps.end(),
-                       [](const Step& step) { return step.kind == StepKind::kAllGather; });
+/// Whether keys come in one step (largest logits do in any strategy).
+bool gathers(const Schedule& schedule) {
+  const auto brings_keys = [&](const Message& message) {
+    return keys_in(schedule, message) != kNone;
+  };
+  return std::any_of(schedule.steps.begin(), schedule.steps.end(), [&](const Step& step) {
+    return step.kind == StepKind::kAllGather &&
+           std::any_of(step.messages.begin(), step.messages.end(), brings_keys);
   });
 }
 
@@ -187,7 +191,7 @@ Result<Rounds> rounds_of(std::span<const Schedule> schedules) {
     LONGSPAN_CHECK_OK(add_tiles(all, schedule));
   }
   Rounds result;
-  result.gather = gathers(schedules);
+  result.gather = std::any_of(schedules.begin(), schedules.end(), gathers);
   result.shard_rows = largest_shard(schedules);
   return result.gather ? as_gather(std::move(all), std::move(result))
                        : as_rounds(std::move(all), std::move(result));
