@@ -11,8 +11,9 @@ usage: scripts/setup.sh [--build-only]
 
 Checks that the packages longspan needs are installed, and installs those that are missing with
 apt-get (through sudo when not root). The versions stated are lower bounds: those of Debian 12.
-The headers of XLA's FFI (for longspan.jax) and, where nvcc is found, those of cudnn-frontend (for the
-provider cudnn) and of NCCL (for the communicator nccl) are downloaded from PyPI into build/deps.
+The headers of XLA's FFI (for longspan.jax) and, where nvcc is found, those of cudnn-frontend (for
+the provider cudnn) and of NCCL (for the communicator nccl) are downloaded from PyPI into
+build/deps.
 
   --build-only   only what building and running the command line needs, not the tests' packages
 TEXT

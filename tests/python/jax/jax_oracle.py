@@ -46,7 +46,8 @@ def shift_of(sq: int, sk: int, terms: Terms) -> int:
 def kept(sequence: int, heads: int, sq: int, sk: int, probability: float, seed) -> np.ndarray:
     """[heads, sq, sk]: Philox4x32-10 of (sequence, head, q, k) against probability."""
     head, q, k = np.meshgrid(np.arange(heads), np.arange(sq), np.arange(sk), indexing="ij")
-    counter = [np.full(head.shape, sequence, np.uint64), *(x.astype(np.uint64) for x in (head, q, k))]
+    words = np.full(head.shape, sequence), head, q, k
+    counter = [x.astype(np.uint64) for x in words]
     low, high = (np.uint64(word) for word in seed)
     mask = np.uint64(0xFFFFFFFF)
     for _ in range(10):

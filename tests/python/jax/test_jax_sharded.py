@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
-from jax_oracle import Terms
+from jax_oracle import Terms, check
 from jax_scene import Scene
 
 from longspan.jax import Plan, attention
@@ -195,3 +195,19 @@ def test_programs_are_compiled_once():
     for _ in range(3):
         np.testing.assert_array_equal(run(q), first)
     assert traces == 1
+
+
+def test_without_jit():
+    scene = Scene(lengths=(13, 21), layout="thd")
+    plan = Plan(RANKS, cu_seqlens=(0, 13, 34), causal=True)
+    rows = PartitionSpec("cp")
+    body = functools.partial(attention, axis_name="cp", **plan.arguments())
+    sharded = jax.shard_map(body, mesh=MESH, in_specs=rows, out_specs=rows)
+
+    def run(q, k, v):
+        return plan.unshard(sharded(plan.shard(q), plan.shard(k, "k"), plan.shard(v, "k")))
+
+    o, back = jax.vjp(run, *scene.arrays())
+    causal = Scene(lengths=(13, 21), layout="thd", terms=Terms(causal=True))
+    got = dict(zip(("o", "dq", "dk", "dv"), (o, *back(jnp.asarray(scene.dout)))))
+    check(got, causal.truth(), "float32")

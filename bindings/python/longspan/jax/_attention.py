@@ -43,7 +43,9 @@ def _bias_kind(bias, sequences: int) -> str | None:
     if bias is None:
         return None
     if bias.ndim != 4:
-        raise InvalidArgument(f"bias is {list(bias.shape)}; it is [batch or 1, heads or 1, sq, skv]")
+        raise InvalidArgument(
+            f"bias is {list(bias.shape)}; it is [batch or 1, heads or 1, sq, skv]"
+        )
     if bias.shape[:3] == (1, 1, 1):
         return "1,1,1,s"
     batch = "1" if bias.shape[0] == 1 else "b"
@@ -199,7 +201,8 @@ def attention(
         layout: "bshd", "sbhd" or "thd" (sequences one behind the other, no batch).
         return_lse: also return the natural log of the denominators, shape of o without dim,
             without gradient.
-        return_max_logit: also return the largest visible score of each query head, without gradient.
+        return_max_logit: also return the largest visible score of each query head, without
+            gradient.
         forward_provider, backward_provider: auto, prefer:NAME, require:NAME or off:NAME.
         axis_name: mesh axis that the sequence lies on; needs ``shard_map``.
         strategy: over an axis: "ring" or "all_gather".
@@ -207,7 +210,8 @@ def attention(
             "balanced"; see Plan.
 
     Returns:
-        o, shape of q with v's dim; with ``return_lse`` or ``return_max_logit`` a tuple of o and those.
+        o, shape of q with v's dim; with ``return_lse`` or ``return_max_logit`` a tuple of o and
+        those.
 
     Raises:
         longspan.InvalidArgument: names the argument, its value and what is allowed.

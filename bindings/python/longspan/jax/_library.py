@@ -55,7 +55,9 @@ def _ordinal() -> int:
         return _HOST
     if backend in ("gpu", "cuda"):
         return 0
-    raise _errors.Unsupported(f"the backend of JAX is {backend}; longspan has handlers for cpu and cuda")
+    raise _errors.Unsupported(
+        f"the backend of JAX is {backend}; longspan has handlers for cpu and cuda"
+    )
 
 
 @functools.lru_cache(maxsize=1024)

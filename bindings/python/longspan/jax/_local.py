@@ -39,7 +39,7 @@ def _forward(spec: Spec):
 
 
 def _backward(spec: Spec):
-    """q, k, v, o, lse, dout, sink, slopes, bias, seed, saved buffers -> dq, dk, dv, dsink, dbias."""
+    """q, k, v, o, lse, dout, sink, slopes, bias, seed, saved buffers -> dq, dk, dv, dsink, dbias"""
     facts = spec.describe()
 
     def run(q, k, v, o, lse, dout, sink, slopes, bias, seed, *saved):

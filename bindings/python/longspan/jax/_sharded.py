@@ -97,6 +97,9 @@ def _enter_sink(o, lse, sink, valid):
     return o * keep[..., None], total
 
 
+# NOTE: jit for shard_map without jit, which runs operation by operation: that is slow, and arrays
+# without elements crash it (see for_handlers).
+@functools.partial(jax.jit, static_argnums=0)
 def _forward(spec: Spec, q, k, v, sides):
     """o and lse in the type that they are accumulated in, and the rank's largest logits."""
     rank = lax.axis_index(spec.axis).astype(jnp.int32)
@@ -130,6 +133,7 @@ def _forward(spec: Spec, q, k, v, sides):
     return o, lse, lax.pmax(max_logit, spec.axis) if spec.has("max_logit") else None
 
 
+@functools.partial(jax.jit, static_argnums=0)
 def _backward(spec: Spec, q, k, v, o, lse, dout, sides):
     rank = lax.axis_index(spec.axis).astype(jnp.int32)
     facts = spec.describe()["backward"]
