@@ -24,6 +24,17 @@ def host_values(values, name: str) -> tuple[int, ...]:
     return tuple(int(value) for value in array)
 
 
+def packed_lengths(cumulative, name: str) -> tuple[int, ...]:
+    """Lengths from where each sequence begins and the end."""
+    values = host_values(cumulative, name)
+    if len(values) < 2 or values[0] != 0 or any(np.diff(values) < 0):
+        raise InvalidArgument(
+            f"{name} is {list(values)}; it must start at 0, not fall, and have one entry more than "
+            "there are sequences"
+        )
+    return tuple(int(n) for n in np.diff(values))
+
+
 @dataclasses.dataclass(frozen=True)
 class Side:
     """The sequences of queries, or of keys, over all ranks.
@@ -41,13 +52,7 @@ class Side:
 
 def _packed(rows: int, ranks: int, lengths, cumulative, names) -> Side:
     if cumulative is not None:
-        cumulative = host_values(cumulative, names[1])
-        if len(cumulative) < 2 or cumulative[0] != 0 or any(np.diff(cumulative) < 0):
-            raise InvalidArgument(
-                f"{names[1]} is {list(cumulative)}; it must start at 0, not fall, and have one "
-                "entry more than there are sequences"
-            )
-        lengths = tuple(int(n) for n in np.diff(cumulative))
+        lengths = packed_lengths(cumulative, names[1])
     elif lengths is None:
         lengths = (rows * ranks,)
     total = sum(lengths)

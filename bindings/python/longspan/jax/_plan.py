@@ -6,16 +6,7 @@ import numpy as np
 from longspan._errors import InvalidArgument
 from longspan._problem import canonical_problem, problem_text
 from longspan.jax import _library
-from longspan.jax._lengths import host_values
-
-
-def _packed_lengths(cumulative, name: str):
-    if cumulative is None:
-        return None
-    values = host_values(cumulative, name)
-    if len(values) < 2 or values[0] != 0 or any(np.diff(values) < 0):
-        raise InvalidArgument(f"{name} is {list(values)}; it must start at 0 and not fall")
-    return tuple(int(n) for n in np.diff(values))
+from longspan.jax._lengths import packed_lengths
 
 
 class Plan:
@@ -59,14 +50,15 @@ class Plan:
         self._prefix = prefix
         self._cumulative = (cu_seqlens, cu_seqlens_kv)
         if self._packed:
-            lengths = _packed_lengths(cu_seqlens, "cu_seqlens")
-            kv_lengths = _packed_lengths(cu_seqlens_kv, "cu_seqlens_kv") or lengths
+            lengths = packed_lengths(cu_seqlens, "cu_seqlens")
+            kv_lengths = lengths
+            if cu_seqlens_kv is not None:
+                kv_lengths = packed_lengths(cu_seqlens_kv, "cu_seqlens_kv")
             padded, kv_padded = lengths, kv_lengths
         else:
             lengths, kv_lengths = (seq,), (seq if kv_seq is None else kv_seq,)
             padded, kv_padded = ((-(-n[0] // ranks) * ranks,) for n in (lengths, kv_lengths))
         self._lengths = {"q": lengths, "k": kv_lengths}
-        self._padded = {"q": padded, "k": kv_padded}
         text = canonical_problem(
             problem_text(
                 dtype="f32", heads=(1, 1), dim=1, lengths=lengths, kv_lengths=kv_lengths,
