@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that building and testing need, and checks their versions. Where CUDA
-# code can be built it also unpacks the headers of cudnn-frontend and NCCL. Prints nothing when
-# everything is there.
+# Installs the Debian packages that building and testing need, and checks their versions. It also
+# unpacks headers that Debian has not: of XLA's FFI and, where CUDA code can be built, those of
+# cudnn-frontend and NCCL. Prints nothing when everything is there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,8 +11,9 @@ usage: scripts/setup.sh [--build-only]
 
 Checks that the packages longspan needs are installed, and installs those that are missing with
 apt-get (through sudo when not root). The versions stated are lower bounds: those of Debian 12.
-Where nvcc is found, the headers of cudnn-frontend (for the provider cudnn) and of NCCL (for the
-communicator nccl) are downloaded from PyPI into build/deps.
+The headers of XLA's FFI (for longspan.jax) and, where nvcc is found, those of cudnn-frontend (for
+the provider cudnn) and of NCCL (for the communicator nccl) are downloaded from PyPI into
+build/deps.
 
   --build-only   only what building and running the command line needs, not the tests' packages
 TEXT
@@ -52,6 +53,9 @@ frontend_dir=build/deps/cudnn-frontend-$frontend_version
 nccl_version=2.28.9
 nccl_sha256=e4553a30f34195f3fa1da02a6da3d6337d28f2003943aa0a3d247bbc25fefc42
 nccl_dir=build/deps/nccl-$nccl_version
+jaxlib_version=0.10.2
+jaxlib_sha256=1faca3c5d4662cb4a6130a68105d68bb520764817e165d6eebfd6786c0d1f30f
+xla_ffi_dir=build/deps/xla-ffi-$jaxlib_version
 
 packages=$build_packages$test_packages
 case "${1:-}" in
@@ -88,6 +92,7 @@ unmet() {
 }
 
 missing_headers() {  # names what fetch_NAME gets
+  [ -f "$xla_ffi_dir/include/xla/ffi/api/ffi.h" ] || echo xla_ffi
   command -v nvcc > /dev/null || [ -x /usr/local/cuda/bin/nvcc ] || return 0
   [ -f "$frontend_dir/include/cudnn_frontend.h" ] || echo frontend
   [ -f "$nccl_dir/include/nccl.h" ] || echo nccl
@@ -125,6 +130,12 @@ fetch_frontend() {
 fetch_nccl() {
   fetch_headers "nvidia-nccl-cu13==$nccl_version" "$nccl_sha256" "$nccl_dir" \
     nvidia/nccl/include License.txt "the communicator nccl" --platform manylinux_2_18_x86_64
+}
+
+fetch_xla_ffi() {
+  fetch_headers "jaxlib==$jaxlib_version" "$jaxlib_sha256" "$xla_ffi_dir" \
+    jaxlib/include LICENSE.txt longspan.jax --implementation cp --python-version 3.11 \
+    --abi cp311 --platform manylinux_2_27_x86_64
 }
 
 fetch_missing() {

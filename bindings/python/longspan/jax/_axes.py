@@ -1,0 +1,25 @@
+"""Mesh axes over which the values of an array vary, inside ``shard_map``."""
+
+import jax
+
+
+def _varying(x) -> frozenset:
+    return jax.typeof(x).manual_axis_type.varying
+
+
+def union(*arrays) -> frozenset:
+    """All axes over which one of the arrays varies; none outside ``shard_map``."""
+    return frozenset().union(*(_varying(x) for x in arrays))
+
+
+def vary(arrays, axes: frozenset) -> tuple:
+    """The arrays (or None), varying over all of ``axes``. Gradients of those that did not are added
+    up."""
+    result = []
+    for x in arrays:
+        if x is None:
+            result.append(x)
+            continue
+        missing = tuple(sorted(axes - _varying(x)))
+        result.append(jax.lax.pcast(x, missing, to="varying") if missing else x)
+    return tuple(result)

@@ -1,0 +1,75 @@
+#include "request.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+namespace longspan::xla {
+namespace {
+
+Error invalid(std::string_view key, std::string_view value, std::string_view allowed) {
+  return {ErrorCode::kInvalidArgument, fmt::format("{}={}: one of {}", key, value, allowed),
+          "request"};
+}
+
+Result<int> parse_ranks(std::string_view value) {
+  int ranks = 0;
+  const auto [end, code] = std::from_chars(value.data(), value.data() + value.size(), ranks);
+  if (code != std::errc() || end != value.data() + value.size() || ranks < 1) {
+    return invalid("ranks", value, "the integers from 1");
+  }
+  return ranks;
+}
+
+Status set(Request& request, std::string_view key, std::string_view value) {
+  if (key == "ranks") {
+    LONGSPAN_TRY(request.ranks, parse_ranks(value));
+  } else if (key == "strategy") {
+    if (value != "ring" && value != "all_gather") {
+      return invalid(key, value, "ring, all_gather: in JAX heads are not exchanged");
+    }
+    request.strategy = value;
+  } else if (key == "partition") {
+    request.partition = value;
+  } else if (key == "forward") {
+    LONGSPAN_TRY(request.forward, parse_routing(value));
+  } else if (key == "backward") {
+    LONGSPAN_TRY(request.backward, parse_routing(value));
+  } else if (key == "gradients") {
+    if (value != "true" && value != "false") return invalid(key, value, "true, false");
+    request.gradients = value == "true";
+  } else {
+    return invalid("key", key, "ranks, strategy, partition, forward, backward, gradients");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Request> parse_request(std::string_view text) {
+  Request request;
+  while (!text.empty()) {
+    const std::string_view pair = text.substr(0, text.find(' '));
+    text.remove_prefix(std::min(text.size(), pair.size() + 1));
+    if (pair.empty()) continue;
+    const size_t equals = pair.find('=');
+    if (equals == std::string_view::npos) return invalid("pair", pair, "the form key=value");
+    LONGSPAN_CHECK_OK(set(request, pair.substr(0, equals), pair.substr(equals + 1)));
+  }
+  return request;
+}
+
+Options options_of(const Request& request) {
+  Options options;
+  options.forward.routing = request.forward;
+  options.backward.routing = request.backward;
+  options.partition = request.partition;
+  if (request.ranks > 1) {
+    options.forward.strategy = request.strategy;
+    options.backward.strategy = request.strategy;
+  }
+  if (!request.gradients) options.backward.strategy = kNoStrategy;
+  return options;
+}
+
+}  // namespace longspan::xla
