@@ -81,7 +81,7 @@ def _alone(query, key, value, mask: Mask, cumulative, **arguments) -> torch.Tens
     return _packed(query, key, value, packing, **mask.arguments(), **arguments)
 
 
-def _over_ranks(parallel, query, key, value, mask, cumulative, **arguments) -> torch.Tensor:
+def _over_ranks(parallel, module, query, key, value, mask, cumulative, **arguments):
     if mask.padded:
         raise Unsupported(
             "a padding mask over a group: give `Parallel.shard` the sequences' lengths instead"
@@ -91,6 +91,8 @@ def _over_ranks(parallel, query, key, value, mask, cumulative, **arguments) -> t
             "the model runs over a group, but its inputs are not from `Parallel.shard`: they lack "
             "cu_seq_lens_q"
         )
+    if arguments["dropout"]:
+        arguments["dropout_rng"] = parallel.dropout_rng(module)
     q, k, v = (_packed_rows(tensor, None) for tensor in (query, key, value))
     o = attention(
         q, k, v, layout="thd", cu_seqlens=cumulative[0], group=parallel.group, **mask.arguments(),
@@ -114,9 +116,7 @@ def attention_forward(
         arguments["options"] = parallel.options
     if parallel is None or parallel.group is None:
         return _alone(query, key, value, mask, cumulative, **arguments), None
-    if dropout:
-        arguments["dropout_rng"] = parallel.dropout_rng(module)
-    return _over_ranks(parallel, query, key, value, mask, cumulative, **arguments), None
+    return _over_ranks(parallel, module, query, key, value, mask, cumulative, **arguments), None
 
 
 AttentionInterface.register(NAME, attention_forward)
