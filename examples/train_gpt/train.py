@@ -32,8 +32,8 @@ def arguments(words=None) -> argparse.Namespace:
     add("--text", type=pathlib.Path, help="a file to train on instead of Python's own manual")
     add("--device", choices=["auto", "cpu", "cuda"], default="auto",
         help="auto: a GPU for each rank where there is one, in bfloat16; else the CPU, in float32")
-    add("--output", type=pathlib.Path, default=pathlib.Path("train_gpt"),
-        help="folder for losses.json and losses.png (train_gpt)")
+    add("--output", type=pathlib.Path, default=pathlib.Path("build/train_gpt"),
+        help="folder for losses.json and losses.png (build/train_gpt)")
     return parser.parse_args(words)
 
 
@@ -88,7 +88,7 @@ def step(model, optimizer, tokens, group) -> float:
         logits = model(inputs)
     # This rank's share of the mean over all tokens: shares and their gradients add up.
     share = F.cross_entropy(logits.float().flatten(0, 1), targets.flatten(), reduction="sum")
-    share = share / (tokens[:, 1:].numel())
+    share = share / tokens[:, 1:].numel()
     share.backward()
     loss = share.detach().clone()
     sum_over_ranks([loss, *(p.grad for p in model.parameters())], group)
@@ -129,7 +129,7 @@ def write(losses: list[float], folder: pathlib.Path) -> None:
     (folder / "losses.json").write_text(json.dumps(losses))
     figure, axes = pyplot.subplots(figsize=(7, 4))
     axes.plot(range(1, len(losses) + 1), losses)
-    axes.set(xlabel="step", ylabel="loss (nats a byte)", title="A small GPT on Python's manual")
+    axes.set(xlabel="step", ylabel="loss (nats a byte)", title="A small GPT")
     axes.grid(alpha=0.3)
     figure.savefig(folder / "losses.png", dpi=120, bbox_inches="tight")
 

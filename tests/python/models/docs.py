@@ -8,7 +8,7 @@ PAGES = ("pytorch", "models", "migrating")
 
 
 def blocks(page: str, kind: str) -> list[tuple[int, str]]:
-    """(line, code) of fenced blocks; kind "python" runs alone, "python torchrun" on several ranks."""
+    """(line, code) of fenced blocks; kind "python" runs alone, "python torchrun" on ranks."""
     text = (ROOT / "docs" / "guides" / f"{page}.md").read_text()
     fence = re.compile(rf"^```{kind}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
     return [(text[: m.start()].count("\n") + 2, m[1]) for m in fence.finditer(text)]

@@ -1,4 +1,4 @@
-"""Every Python block of the guides runs; those for several ranks in test_group.py."""
+"""Every Python block of the guides runs; those for several ranks in test_ranks.py."""
 
 import re
 

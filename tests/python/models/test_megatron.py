@@ -90,7 +90,9 @@ def test_the_mask_of_the_call_wins():
     assert relative_rms(out, want_of(inputs, Terms())) <= 2e-6
 
 
-@pytest.mark.parametrize("skipped, layers", [(None, {1, 2, 3, 4}), (2, {1, 3}), ([1, 0, 0, 1], {1, 4})])
+@pytest.mark.parametrize(
+    "skipped, layers", [(None, {1, 2, 3, 4}), (2, {1, 3}), ([1, 0, 0, 1], {1, 4})]
+)
 def test_windows_by_layer(skipped, layers):
     config = Config(window_size=(3, 0), window_attn_skip_freq=skipped)
     inputs = tensors(10, 1)

@@ -9,7 +9,7 @@ import longspan
 from longspan.models.transformer_engine import DotProductAttention
 from oracle import BARS, Terms, batch_attention, gradients, relative_rms, sequence_attention
 
-# Arguments and defaults in TransformerEngine's documentation, version 2.20 (development); "-" has none.
+# Arguments and defaults in TransformerEngine's documentation (2.20 in development); "-" has none.
 CONSTRUCTOR = {
     "num_attention_heads": "-", "kv_channels": "-", "num_gqa_groups": None,
     "attention_dropout": 0.0, "qkv_format": "sbhd", "attn_mask_type": "causal",

@@ -23,8 +23,8 @@ def _packed_side(rows: int, lengths, padded, ranks: int, name: str) -> tuple[lis
     extents = differences(padded, f"cu_seqlens_{name}_padded") or lengths
     if sum(extents) != rows * ranks:
         raise InvalidArgument(
-            f"cumulative lengths of {name} end at {sum(extents)}, but {ranks} ranks with {rows} rows "
-            f"each hold {rows * ranks}; lengths are those over all ranks, and the last extent "
+            f"cumulative lengths of {name} end at {sum(extents)}, but {ranks} ranks with {rows} "
+            f"rows each hold {rows * ranks}; lengths are those over all ranks, and the last extent "
             "reaches to the end"
         )
     _check_chunks(extents, ranks, f"a sequence of {name}")

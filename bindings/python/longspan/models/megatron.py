@@ -24,8 +24,8 @@ def _group(pg_collection, name: str, size: int):
     group = getattr(pg_collection, name, None)
     if group is None:
         raise InvalidArgument(
-            f"the config has {size} ranks in the dimension '{name}', but pg_collection has no group "
-            f"of that name; pass pg_collection with {name}"
+            f"the config has {size} ranks in the dimension '{name}', but pg_collection has no "
+            f"group of that name; pass pg_collection with {name}"
         )
     return group
 
@@ -58,7 +58,9 @@ class CoreAttention(DotProductAttention):
         pg_collection=None,
     ):
         if getattr(config, "fp8_dot_product_attention", False):
-            raise Unsupported("fp8_dot_product_attention: longspan has no 8-bit types; set it False")
+            raise Unsupported(
+                "fp8_dot_product_attention: longspan has no 8-bit types; set it False"
+            )
         dropout = config.attention_dropout if attention_dropout is None else attention_dropout
         super().__init__(
             num_attention_heads=config.num_attention_heads,

@@ -32,8 +32,8 @@ def _mask_of(module, given, is_causal, sliding_window) -> Mask:
         return given
     if given is not None:
         raise Unsupported(
-            f"attention_mask is a dense mask of shape {tuple(given.shape)}, which longspan does not "
-            "take; give a [batch, seq] mask of padding, or position_ids of packed sequences"
+            f"attention_mask is a dense mask of shape {tuple(given.shape)}, which longspan does "
+            "not take; give a [batch, seq] mask of padding, or position_ids of packed sequences"
         )
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     left = -1 if sliding_window is None else sliding_window - 1

@@ -11,7 +11,6 @@ from longspan._options import Options
 from longspan.models.huggingface._attention import ATTRIBUTE, NAME
 from longspan.torch import Plan, engine_of
 from longspan.torch._group import process_group
-from longspan.torch._plan import DTYPES
 
 _IGNORED = -100  # transformers' label of tokens without loss
 
@@ -23,7 +22,8 @@ class Batch:
     Attributes:
         inputs: keyword arguments of the model: input_ids and position_ids [1, rows] and the lengths
             of all sequences.
-        targets: [1, rows] the token after each row's, -100 where it has no loss; None without labels.
+        targets: [1, rows] the label of the token after each row's, -100 where it has no loss; None
+            without labels.
         plan: which rows these are.
     """
 
@@ -48,8 +48,9 @@ class Parallel:
     """What `use` returns. Its methods are collective over the group.
 
     Attributes:
-        dropout_seed: int: with the layer's number it gives the dropout mask. Set it anew every step,
-            to the same on all ranks; needed when the model has attention dropout and a group.
+        dropout_seed: with the layer's number it gives the dropout mask. Needed when the model has
+            attention dropout and a group: set it every step to another number, the same on all
+            ranks.
     """
 
     def __init__(self, model, group, options: Options):
@@ -61,7 +62,7 @@ class Parallel:
         self._problem = {
             "heads": (heads, getattr(config, "num_key_value_heads", None) or heads),
             "dim": getattr(config, "head_dim", None) or config.hidden_size // heads,
-            "dtype": DTYPES[model.dtype],
+            "dtype": "bf16",  # rows do not depend on it
         }
 
     def __deepcopy__(self, _memo):

@@ -1,4 +1,4 @@
-"""Four ranks as processes over gloo: group_scenes.py says what they do."""
+"""Four ranks as processes over gloo: rank_scenes.py says what they do."""
 
 import ast
 import json
@@ -12,7 +12,7 @@ pytest.importorskip("transformers", reason="needs transformers: pip install tran
 pytest.importorskip("tqdm", reason="the example needs tqdm and matplotlib")
 
 RANKS = 4
-PROGRAM = pathlib.Path(__file__).with_name("group_scenes.py")
+PROGRAM = pathlib.Path(__file__).with_name("rank_scenes.py")
 EXAMPLE = PROGRAM.parents[3] / "examples" / "train_gpt" / "train.py"
 
 

@@ -1,4 +1,4 @@
-"""What four ranks do together with models; test_group.py starts them by torchrun. Each rank writes
+"""What four ranks do together with models; test_ranks.py starts them by torchrun. Each rank writes
 what became of its scenes as JSON, and rank 0 the losses of the example."""
 
 import copy
