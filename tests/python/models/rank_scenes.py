@@ -4,7 +4,6 @@ what became of its scenes as JSON, and rank 0 the losses of the example."""
 import copy
 import datetime
 import json
-import os
 import pathlib
 import sys
 import traceback

@@ -144,6 +144,23 @@ def test_gradient_checkpointing_gives_the_same_gradients():
     assert torch.equal(*gradients)
 
 
+def test_compiles_once():
+    ids = tokens(2, 24)
+    model = tiny("gemma3", implementation="longspan")
+    compiled = torch.compile(model, backend="aot_eager")
+    results = []
+    for function in (model, compiled):
+        loss = function(input_ids=ids, labels=ids, use_cache=False).loss
+        loss.backward()
+        results.append((loss.detach(), model.model.layers[0].self_attn.q_proj.weight.grad))
+        model.zero_grad()
+    for mine, other in zip(*results):
+        assert relative_rms(mine, other) <= 1e-6
+    with torch.compiler.set_stance("fail_on_recompile"):
+        others = tokens(2, 24, seed=1)
+        compiled(input_ids=others, labels=others, use_cache=False).loss.backward()
+
+
 def refused(model, expected: str, error=longspan.Unsupported, **inputs):
     with pytest.raises(error, match=expected):
         model(**{"input_ids": tokens(2, 10), "use_cache": False, **inputs})

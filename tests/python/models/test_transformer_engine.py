@@ -107,7 +107,7 @@ def test_arguments_of_forward_override_those_of_the_constructor():
 
 
 def test_packed_sequences_with_padding_between_them():
-    lengths, extents = [3, 0, 7], [4, 2, 10]
+    lengths = [3, 0, 7]
     inputs = tensors((16, 4, 8), (16, 2, 8), (16, 2, 8))
     starts = [0, 4, 6]
     want = torch.zeros(16, 4, 8, dtype=torch.float64)

@@ -13,6 +13,7 @@ _COMMON = {
     "head_dim": 16,
     "max_position_embeddings": 256,
     "pad_token_id": 0,
+    "initializer_range": 0.1,  # so that scores are of the order of 1
 }
 _WINDOWED = {"sliding_window": 8, "layer_types": ["sliding_attention", "full_attention"] * 2}
 
@@ -21,7 +22,7 @@ MODELS = {
     "gemma3": (transformers.Gemma3TextConfig, transformers.Gemma3ForCausalLM,
                {**_WINDOWED, "query_pre_attn_scalar": 20}),
     "gemma2": (transformers.Gemma2Config, transformers.Gemma2ForCausalLM,
-               {**_WINDOWED, "attn_logit_softcapping": 2.0}),
+               {**_WINDOWED, "attn_logit_softcapping": 1.0, "query_pre_attn_scalar": 12}),
     "qwen3": (transformers.Qwen3Config, transformers.Qwen3ForCausalLM, {}),
     "mistral": (transformers.MistralConfig, transformers.MistralForCausalLM,
                 {"sliding_window": 8}),

@@ -143,6 +143,7 @@ def _check_ends_meet(mask: Mask, q_length, kv_length, q_offset, kv_offset) -> No
         raise Unsupported(f"chunks of {mask.chunk} over a cache that begins at key {kv_offset}")
 
 
+@torch.compiler.disable(reason="reads closures, and lengths from tensors")
 def read_mask(
     batch_size, q_length, kv_length, q_offset=0, kv_offset=0, mask_function=None,
     attention_mask=None, **_unused,
