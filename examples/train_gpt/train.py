@@ -65,8 +65,10 @@ def join_group():
 
 
 def device_of(choice: str) -> torch.device:
-    gpu = choice == "cuda" or choice == "auto" and torch.cuda.is_available()
-    return torch.device(f"cuda:{os.environ.get('LOCAL_RANK', 0)}" if gpu else "cpu")
+    enough = torch.cuda.device_count() >= int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+    if choice == "cpu" or choice == "auto" and not enough:
+        return torch.device("cpu")
+    return torch.device(f"cuda:{os.environ.get('LOCAL_RANK', 0)}")
 
 
 def sum_over_ranks(tensors, group) -> None:

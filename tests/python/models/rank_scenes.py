@@ -76,7 +76,7 @@ def same_losses(name, ids, lengths, options=None, steps=10):
 
 @scene
 def transformers_train_as_on_one_rank():
-    for name in ("gemma3", "gemma2", "gpt_oss"):
+    for name in ("gemma3", "gemma2", "deepseek_v3", "gpt_oss"):
         same_losses(name, tokens(2, 37), None)
 
 

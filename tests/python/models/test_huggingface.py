@@ -191,6 +191,12 @@ def test_score_changing_arguments_are_refused():
             function(module, q, k, v, None, **{name: torch.zeros(1)})
 
 
+def test_models_that_compute_attention_themselves_are_refused():
+    config = transformers.BloomConfig(vocab_size=97, hidden_size=32, n_layer=1, n_head=4)
+    with pytest.raises(longspan.Unsupported, match="BloomForCausalLM"):
+        huggingface.use(transformers.BloomForCausalLM(config))
+
+
 def test_encoders():
     settings = {"vocab_size": 97, "hidden_size": 32, "num_hidden_layers": 2,
                 "num_attention_heads": 4, "intermediate_size": 64}

@@ -17,7 +17,7 @@ _COMMON = {
 }
 _WINDOWED = {"sliding_window": 8, "layer_types": ["sliding_attention", "full_attention"] * 2}
 
-# GQA in all; windows and full layers, soft caps, sinks.
+# GQA in most; windows and full layers, soft caps, sinks, values of another dim than keys.
 MODELS = {
     "gemma3": (transformers.Gemma3TextConfig, transformers.Gemma3ForCausalLM,
                {**_WINDOWED, "query_pre_attn_scalar": 20}),
@@ -26,6 +26,10 @@ MODELS = {
     "qwen3": (transformers.Qwen3Config, transformers.Qwen3ForCausalLM, {}),
     "mistral": (transformers.MistralConfig, transformers.MistralForCausalLM,
                 {"sliding_window": 8}),
+    "deepseek_v3": (transformers.DeepseekV3Config, transformers.DeepseekV3ForCausalLM,
+                    {"num_key_value_heads": 6, "q_lora_rank": 24, "kv_lora_rank": 16,
+                     "qk_rope_head_dim": 8, "qk_nope_head_dim": 16, "v_head_dim": 16,
+                     "first_k_dense_replace": 4, "head_dim": 8}),
     "gpt_oss": (transformers.GptOssConfig, transformers.GptOssForCausalLM,
                 {**_WINDOWED, "num_local_experts": 2, "num_experts_per_tok": 1}),
 }

@@ -44,6 +44,17 @@ def _targets(labels: torch.Tensor, lengths: list[int]) -> torch.Tensor:
     return targets
 
 
+def _heads_of(config) -> dict:
+    """The keys heads, dim and dtype of a problem whose rows are those of the model's layers."""
+    config = config.get_text_config()
+    heads = config.num_attention_heads
+    return {
+        "heads": (heads, getattr(config, "num_key_value_heads", None) or heads),
+        "dim": getattr(config, "head_dim", None) or config.hidden_size // heads,
+        "dtype": "bf16",  # rows do not depend on it
+    }
+
+
 class Parallel:
     """What `use` returns. Its methods are collective over the group.
 
@@ -57,13 +68,7 @@ class Parallel:
         self.group = process_group(group)
         self.options = options
         self.dropout_seed: int | None = None
-        config = model.config.get_text_config()
-        heads = config.num_attention_heads
-        self._problem = {
-            "heads": (heads, getattr(config, "num_key_value_heads", None) or heads),
-            "dim": getattr(config, "head_dim", None) or config.hidden_size // heads,
-            "dtype": "bf16",  # rows do not depend on it
-        }
+        self._config = model.config
 
     def __deepcopy__(self, _memo):
         return self  # groups cannot be copied; copies of a model share theirs
@@ -97,7 +102,7 @@ class Parallel:
                 "sequences without padding"
             )
         engine = engine_of(self.group, input_ids.device, self.options)
-        plan = engine.plan(lengths=lengths, causal=True, layout="thd", **self._problem)
+        plan = engine.plan(lengths=lengths, causal=True, layout="thd", **_heads_of(self._config))
         ends = torch.tensor([0, *lengths]).cumsum(0).to(torch.int32)
         inputs = {
             "input_ids": plan.shard(input_ids.flatten())[None],
