@@ -23,7 +23,7 @@ from longspan.models.megatron import CoreAttention
 from longspan.models.transformer_engine import DotProductAttention
 from oracle import BARS, Terms, batch_attention, relative_rms, sequence_attention
 from test_megatron import Config
-from tiny import tiny, tokens
+from tiny import MODELS, tiny, tokens
 
 SCENES = {}
 FOLDER = pathlib.Path(sys.argv[1])
@@ -76,8 +76,8 @@ def same_losses(name, ids, lengths, options=None, steps=10):
 
 @scene
 def transformers_train_as_on_one_rank():
-    for name in ("gemma3", "gemma2", "deepseek_v3", "gpt_oss"):
-        same_losses(name, tokens(2, 37), None)
+    for name in MODELS:
+        same_losses(name, tokens(2, 37), None, steps=6)
 
 
 @scene

@@ -71,7 +71,7 @@ def packed_inputs(lengths):
     return {"input_ids": ids, "labels": ids, "position_ids": positions}
 
 
-@pytest.mark.parametrize("name", ["gemma3", "gemma2", "gpt_oss"])
+@pytest.mark.parametrize("name", MODELS)
 def test_packed_sequences_by_position_ids(name):
     inputs = packed_inputs([17, 5, 30])
     want, got = (train(model, inputs, 10) for model in both(name))
@@ -97,7 +97,7 @@ def test_packed_rows_of_a_batch():
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("name", ["gemma2", "gpt_oss"])
+@pytest.mark.parametrize("name", MODELS)
 def test_padding(name, side):
     ids = tokens(3, 21)
     mask = torch.arange(21)[None] < torch.tensor([21, 12, 1])[:, None]
@@ -108,7 +108,7 @@ def test_padding(name, side):
     assert relative_rms(got[mask], want[mask]) <= 2e-6
 
 
-@pytest.mark.parametrize("name", ["gemma3", "gemma2", "qwen3", "mistral"])
+@pytest.mark.parametrize("name", MODELS)
 def test_generation_with_a_cache(name):
     prompt = tokens(2, 12)
     mask = torch.ones_like(prompt)
