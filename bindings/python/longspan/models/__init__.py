@@ -1,0 +1,1 @@
+"""longspan in the places where models of other packages call attention."""
