@@ -45,6 +45,7 @@ clang-14                1:14.0.6
 clang-format-14         1:14.0.6
 clang-tidy-14           1:14.0.6
 libclang-rt-14-dev      1:14.0.6
+python3-venv            3.11
 '
 
 frontend_version=1.23.0
@@ -53,6 +54,10 @@ frontend_dir=build/deps/cudnn-frontend-$frontend_version
 nccl_version=2.28.9
 nccl_sha256=e4553a30f34195f3fa1da02a6da3d6337d28f2003943aa0a3d247bbc25fefc42
 nccl_dir=build/deps/nccl-$nccl_version
+cuda_tools_version=13.2.51
+cuda_tools_dir=build/deps/cuda-tools/bin
+cuobjdump_sha256=95c69d3ddf0c2c1f535ec44c3433a66aeee19f588d9d22f73356e20b25f12b50
+nvdisasm_sha256=5a7acf77c55d6d2911ed6155d4d5bc156ffadf9df7a68a89b0c1155f4b13688c
 jaxlib_version=0.10.2
 jaxlib_sha256=1faca3c5d4662cb4a6130a68105d68bb520764817e165d6eebfd6786c0d1f30f
 xla_ffi_dir=build/deps/xla-ffi-$jaxlib_version
@@ -96,6 +101,8 @@ missing_headers() {  # names what fetch_NAME gets
   command -v nvcc > /dev/null || [ -x /usr/local/cuda/bin/nvcc ] || return 0
   [ -f "$frontend_dir/include/cudnn_frontend.h" ] || echo frontend
   [ -f "$nccl_dir/include/nccl.h" ] || echo nccl
+  [ -x /usr/local/cuda/bin/cuobjdump ] || command -v cuobjdump > /dev/null ||
+    [ -x "$cuda_tools_dir/nvdisasm" ] || echo cuda_tools
 }
 
 # Wheels are taken for their headers alone, so one of any Python does: always the same file.
@@ -136,6 +143,29 @@ fetch_xla_ffi() {
   fetch_headers "jaxlib==$jaxlib_version" "$jaxlib_sha256" "$xla_ffi_dir" \
     jaxlib/include LICENSE.txt longspan.jax --implementation cp --python-version 3.11 \
     --abi cp311 --platform manylinux_2_27_x86_64
+}
+
+# $1: cuobjdump or nvdisasm, $2: sha256. They read machine code for the test kernel_gates.
+fetch_cuda_tool() {
+  local wheel=nvidia-cuda-$1==$cuda_tools_version work
+  work=$(mktemp -d)
+  echo "setup.sh: downloading $wheel"
+  if python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \
+       --dest "$work" "$wheel" &&
+     echo "$2  $(echo "$work"/*.whl)" | sha256sum --check --quiet &&
+     python3 -m zipfile -e "$work"/*.whl "$work/wheel"
+  then
+    mkdir -p "$cuda_tools_dir"
+    install -m 755 "$work/wheel/nvidia/cu13/bin/$1" "$cuda_tools_dir/$1"
+  else
+    echo "setup.sh: no $wheel: the test kernel_gates will not be run" >&2
+  fi
+  rm -rf "$work"
+}
+
+fetch_cuda_tools() {
+  fetch_cuda_tool cuobjdump "$cuobjdump_sha256"
+  fetch_cuda_tool nvdisasm "$nvdisasm_sha256"
 }
 
 fetch_missing() {

@@ -10,6 +10,7 @@ usage: scripts/test.sh [--only STAGE]... [--no-setup] [--jobs N]
 Stages, in this order:
   release   everything is built with optimisation, all tests run but those that need a GPU
   lint      scripts/lint.sh
+  python    the wheel is built, the Python tests run against it (torch and jax are downloaded)
   asan      address and undefined behaviour sanitizers, tests labelled unit or dist
   tsan      thread sanitizer, tests labelled unit or dist
   fuzz      the fuzz targets with address and undefined behaviour sanitizers, a minute each
@@ -29,9 +30,9 @@ while [ $# -gt 0 ]; do
   case "$1" in
     --only)
       case "${2:-}" in
-        release | lint | asan | tsan | fuzz) chosen+=("$2") ;;
+        release | lint | asan | tsan | python | fuzz) chosen+=("$2") ;;
         *)
-          echo "test.sh: --only takes release, lint, asan, tsan or fuzz, not '${2:-}'" >&2
+          echo "test.sh: --only takes release, lint, asan, tsan, python or fuzz, not '${2:-}'" >&2
           exit 2 ;;
       esac
       shift 2 ;;
@@ -44,7 +45,7 @@ while [ $# -gt 0 ]; do
     *) echo "test.sh: unknown argument '$1'; see scripts/test.sh --help" >&2; exit 2 ;;
   esac
 done
-[ ${#chosen[@]} -gt 0 ] || chosen=(release lint asan tsan fuzz)
+[ ${#chosen[@]} -gt 0 ] || chosen=(release lint python asan tsan fuzz)
 
 [ "$setup" -eq 0 ] || scripts/setup.sh
 # shellcheck source=scripts/build_env.sh
@@ -71,13 +72,26 @@ run_tests() {  # preset
     tee "build/$preset.ctest.log"
 }
 
+# shellcheck disable=SC2317  # called through an array
+run_python_tests() {
+  local python tests=build/python/tests
+  python=$(scripts/python_env.sh) || return 1
+  cmake -S tests/python -B "$tests" -DPython_EXECUTABLE="$python" \
+    -DLONGSPAN_WHEEL="$(echo "$PWD"/build/python/wheel/longspan-*.whl)" > /dev/null || return 1
+  ctest --test-dir "$tests" --output-on-failure --no-tests=error | tee build/python.ctest.log
+}
+
 mkdir -p build
 declare -A result seconds
 failed=0
 for stage in "${chosen[@]}"; do
   echo "== $stage"
   began=$SECONDS
-  if [ "$stage" = lint ]; then command=(scripts/lint.sh); else command=(run_tests "$stage"); fi
+  case "$stage" in
+    lint) command=(scripts/lint.sh) ;;
+    python) command=(run_python_tests) ;;
+    *) command=(run_tests "$stage") ;;
+  esac
   [ "$stage" = lint ] || rm -f "build/$stage.ctest.log"
   if "${command[@]}" < /dev/null; then
     result[$stage]=passed

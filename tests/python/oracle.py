@@ -72,7 +72,8 @@ def sequence_attention(q, k, v, terms: Terms = Terms()):
     logits = s
     if terms.sinks is not None:
         logits = torch.cat([s, terms.sinks.double()[:, None, None].expand(-1, sq, 1)], -1)
-    lse = torch.logsumexp(logits, -1) if logits.shape[-1] else s.new_full((s.shape[0], sq), -torch.inf)
+    empty = s.new_full((s.shape[0], sq), -torch.inf)
+    lse = torch.logsumexp(logits, -1) if logits.shape[-1] else empty
     alive = lse > -torch.inf
     p = torch.exp(s - lse.masked_fill(~alive, 0)[..., None])
     p = p.masked_fill(~alive[..., None], 0)

@@ -126,16 +126,15 @@ void forward(const EngineRef& engine, const CallRef& call, const FfiTensor& q, c
              int64_t offset, const Array<int64_t>& saved, int64_t workspace,
              int64_t workspace_bytes) {
   const Device& device = engine->device;
-  const ForwardOperands operands{
-      .q = rows_view(q, "q", device),
-      .k = rows_view(k, "k", device),
-      .v = rows_view(v, "v", device),
-      .o = rows_view(o, "o", device),
-      .lse = statistics_view(lse, "lse", device),
-      .scale = scale,
-      .side = side_of(device, sink, slopes, bias, lengths_q, lengths_k,
-                      {softcap, dropout, seed, offset}),
-      .max_logit = per_head_view(max_logit, "max_logit", device)};
+  const ForwardOperands operands{.q = rows_view(q, "q", device),
+                                 .k = rows_view(k, "k", device),
+                                 .v = rows_view(v, "v", device),
+                                 .o = rows_view(o, "o", device),
+                                 .lse = statistics_view(lse, "lse", device),
+                                 .scale = scale,
+                                 .side = side_of(device, sink, slopes, bias, lengths_q, lengths_k,
+                                                 {softcap, dropout, seed, offset}),
+                                 .max_logit = per_head_view(max_logit, "max_logit", device)};
   Stream stream = stream_of(device);
   const std::lock_guard lock(engine->busy);
   check_or_raise(engine->engine->forward(*call->call, operands, saved_of(saved),
@@ -151,21 +150,20 @@ void backward(const EngineRef& engine, const CallRef& call, const FfiTensor& q, 
               double dropout, int64_t seed, int64_t offset, const Array<int64_t>& saved,
               int64_t workspace, int64_t workspace_bytes) {
   const Device& device = engine->device;
-  const BackwardOperands operands{
-      .q = rows_view(q, "q", device),
-      .k = rows_view(k, "k", device),
-      .v = rows_view(v, "v", device),
-      .o = rows_view(o, "o", device),
-      .lse = statistics_view(lse, "lse", device),
-      .dout = rows_view(dout, "dout", device),
-      .dq = rows_view(dq, "dq", device),
-      .dk = rows_view(dk, "dk", device),
-      .dv = rows_view(dv, "dv", device),
-      .scale = scale,
-      .side = side_of(device, sink, slopes, bias, lengths_q, lengths_k,
-                      {softcap, dropout, seed, offset}),
-      .dsink = per_head_view(dsink, "dsink", device),
-      .dbias = optional_rows_view(dbias, "dbias", device)};
+  const BackwardOperands operands{.q = rows_view(q, "q", device),
+                                  .k = rows_view(k, "k", device),
+                                  .v = rows_view(v, "v", device),
+                                  .o = rows_view(o, "o", device),
+                                  .lse = statistics_view(lse, "lse", device),
+                                  .dout = rows_view(dout, "dout", device),
+                                  .dq = rows_view(dq, "dq", device),
+                                  .dk = rows_view(dk, "dk", device),
+                                  .dv = rows_view(dv, "dv", device),
+                                  .scale = scale,
+                                  .side = side_of(device, sink, slopes, bias, lengths_q, lengths_k,
+                                                  {softcap, dropout, seed, offset}),
+                                  .dsink = per_head_view(dsink, "dsink", device),
+                                  .dbias = optional_rows_view(dbias, "dbias", device)};
   Stream stream = stream_of(device);
   const std::lock_guard lock(engine->busy);
   check_or_raise(engine->engine->backward(*call->call, operands, saved_of(saved),

@@ -37,9 +37,7 @@ const std::map<std::string, Setter>& setters() {
          o.promises = {value_or_raise(parse_promise(text_of(v)))};
        }},
       {"guards",
-       [](Options& o, const Any& v) {
-         o.guards = value_or_raise(parse_guard_policy(text_of(v)));
-       }},
+       [](Options& o, const Any& v) { o.guards = value_or_raise(parse_guard_policy(text_of(v))); }},
       {"deadline",
        [](Options& o, const Any& v) {
          o.deadline = std::chrono::milliseconds(static_cast<int64_t>(1000 * v.cast<double>()));

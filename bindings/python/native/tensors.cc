@@ -30,9 +30,9 @@ void check_device(const FfiTensor& tensor, const char* name, const Device& devic
   const DLDevice at = tensor.device();
   const bool on_cuda = at.device_type == kDLCUDA;
   if (on_cuda == device.is_cuda() && (!on_cuda || at.device_id == device.ordinal)) return;
-  const std::string where = on_cuda                      ? fmt::format("cuda:{}", at.device_id)
+  const std::string where = on_cuda                    ? fmt::format("cuda:{}", at.device_id)
                             : at.device_type == kDLCPU ? "cpu"
-                                                         : "another kind of device";
+                                                       : "another kind of device";
   invalid(name, fmt::format("it lies on {}, the engine computes on {}", where, device.name));
 }
 

@@ -22,8 +22,7 @@ TensorView rows_view(const FfiTensor& tensor, const char* name, const Device& de
 TensorView statistics_view(const FfiTensor& tensor, const char* name, const Device& device);
 /// [heads]. Views without data where there is no tensor.
 TensorView per_head_view(const OptionalTensor& tensor, const char* name, const Device& device);
-TensorView optional_rows_view(const OptionalTensor& tensor, const char* name,
-                              const Device& device);
+TensorView optional_rows_view(const OptionalTensor& tensor, const char* name, const Device& device);
 /// Of int32, contiguous, one per sequence.
 std::span<const int32_t> lengths_view(const OptionalTensor& tensor, const char* name,
                                       const Device& device);

@@ -11,11 +11,6 @@
 #include "comm/mpi/pieces.h"
 
 namespace longspan::comm {
-namespace {
-
-constexpr std::chrono::milliseconds kLastWord{250};
-
-}  // namespace
 
 MpiChannel::MpiChannel(std::shared_ptr<MpiRuntime> runtime, MPI_Comm communicator,
                        size_t piece_bytes)

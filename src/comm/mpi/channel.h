@@ -43,6 +43,8 @@ class MpiChannel {
     size_t bytes;
   };
 
+  static constexpr std::chrono::milliseconds kLastWord{250};
+
   int wire_tag(uint32_t tag) const;
   Status check_tags(std::span<const Transfer> transfers) const;
   Status send(size_t flight, size_t op);

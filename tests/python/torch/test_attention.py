@@ -28,6 +28,7 @@ def judge(got, want, inputs, seed=9):
         assert relative_rms(one, other) <= bar, f"gradient of input {number}"
 
 
+SLOPES = torch.tensor([0.5, 0.25, 0.1, 0.0])
 OPTIONS = [
     ({}, Terms()),
     ({"causal": True}, Terms(causal=True)),
@@ -37,7 +38,7 @@ OPTIONS = [
     ({"causal": True, "prefix": [6, 6]}, Terms(causal=True, prefix=6)),
     ({"scale": 0.3, "causal": True}, Terms(scale=0.3, causal=True)),
     ({"softcap": 2.0}, Terms(softcap=2.0)),
-    ({"alibi": torch.tensor([0.5, 0.25, 0.1, 0.0])}, Terms(slopes=torch.tensor([0.5, 0.25, 0.1, 0]))),
+    ({"alibi": SLOPES}, Terms(slopes=SLOPES)),
     ({"alibi": True, "causal": True}, Terms(causal=True, slopes=2.0 ** -torch.arange(2.0, 9, 2))),
     ({"sinks": "off_by_one"}, Terms(sinks=torch.zeros(4))),
 ]

@@ -48,13 +48,13 @@ def operator_arguments(plan, q, k, v, sinks=None, bias=None):
 
 def test_opcheck():
     plan = engine_of().plan(dtype="f32", heads=(4, 2), dim=8, lengths=[9, 9], causal=True)
-    torch.library.opcheck(torch.ops.longspan.attention.default, operator_arguments(plan, *tensors()))
+    operator = torch.ops.longspan.attention.default
+    torch.library.opcheck(operator, operator_arguments(plan, *tensors()))
     extra = engine_of().plan(dtype="f32", heads=(4, 2), dim=8, lengths=[9, 9], sink="learnable",
                              bias="1,h", max_logit=True)
     sinks = torch.randn(4, requires_grad=True)
     bias = torch.randn(1, 9, 4, 9, requires_grad=True)
-    arguments = operator_arguments(extra, *tensors(), sinks, bias)
-    torch.library.opcheck(torch.ops.longspan.attention.default, arguments)
+    torch.library.opcheck(operator, operator_arguments(extra, *tensors(), sinks, bias))
 
 
 def test_compile_without_breaks_and_without_recompiling():

@@ -72,8 +72,8 @@ def attention(
             whole problem, on every rank; with gradient.
         dropout: probability of dropping a probability. The mask depends on (seed, offset, sequence,
             head, query, key) alone.
-        dropout_rng: (seed, offset), the same on all ranks. Without, one rank alone draws a seed from
-            torch's CPU generator; ranks of a group must give it.
+        dropout_rng: (seed, offset), the same on all ranks. Without, one rank alone draws a seed
+            from torch's CPU generator; ranks of a group must give it.
         cu_seqlens, cu_seqlens_kv: [sequences + 1] cumulative lengths of packed tensors, over all
             ranks: integers or a tensor (one on a GPU is waited for; prefer a plan).
         lengths, kv_lengths: per sequence, instead of cu_seqlens; with bshd: valid tokens of each

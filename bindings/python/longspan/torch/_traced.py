@@ -11,7 +11,7 @@ from longspan.torch._plan import NUMBERED, Plan
 
 
 def tracing() -> bool:
-    """Whether somebody records or watches operators: torch.compile, fake tensors, dispatch modes."""
+    """Whether somebody records or watches operators: torch.compile, fake tensors, other modes."""
     return torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0
 
 
@@ -46,7 +46,7 @@ def plan_numbered(number: int) -> Plan:
     plan = NUMBERED.get(number)
     if plan is None:
         raise InvalidArgument(
-            f"no plan has number {number}: it is gone, or the graph is of another process; keep the "
-            "plan, or trace the model again"
+            f"no plan has number {number}: it is gone, or the graph is of another process; keep "
+            "the plan, or trace the model again"
         )
     return plan
