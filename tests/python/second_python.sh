@@ -3,7 +3,7 @@
 # environment of another Python and runs the tests that need no framework. Exit code 77: there is no
 # other Python.
 set -euo pipefail
-cd "$(dirname "$0")"
+cd "$(dirname "$0")/core"
 
 version_of() { "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2> /dev/null || true; }
 
@@ -28,4 +28,4 @@ trap 'rm -rf "$home"' EXIT
 "$python" -m venv "$home"
 "$home/bin/python" -m pip --disable-pip-version-check install --quiet "$1" pytest==9.2.0
 echo "Python $second: $("$home/bin/longspan" --version)"
-"$home/bin/python" -m pytest -q core
+"$home/bin/python" -m pytest -q .

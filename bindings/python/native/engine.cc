@@ -67,6 +67,8 @@ Map<String, Any> describe(const CallRef& handle) {
   facts.Set("tokens", Array<int64_t>{problem.lengths.tokens_q, problem.lengths.tokens_k});
   facts.Set("scale", problem.scale);
   facts.Set("dropout", problem.dropout);
+  facts.Set("alibi", problem.alibi != Alibi::kNone);
+  facts.Set("sink", String(std::string(name(problem.sink))));
   facts.Set("max_logit", problem.max_logit);
   facts.Set("deterministic", problem.deterministic);
   facts.Set("partition", String(std::string(name(call.partition().kind()))));

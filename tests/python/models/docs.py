@@ -2,6 +2,8 @@
 
 import pathlib
 import re
+import sys
+import types
 
 ROOT = pathlib.Path(__file__).parents[3]
 PAGES = ("pytorch", "models", "migrating")
@@ -16,7 +18,8 @@ def blocks(page: str, kind: str) -> list[tuple[int, str]]:
 
 def run(page: str, kind: str) -> None:
     """All blocks of a page in order, with common names."""
-    names = {"__name__": page}
+    module = types.ModuleType(f"page_{page}")
+    sys.modules[module.__name__] = module  # torch.compile looks functions' modules up
     for line, code in blocks(page, kind):
         padded = "\n" * (line - 1) + code  # so that errors name the page's lines
-        exec(compile(padded, f"docs/guides/{page}.md", "exec"), names)
+        exec(compile(padded, f"docs/guides/{page}.md", "exec"), vars(module))

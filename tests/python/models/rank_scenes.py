@@ -2,11 +2,9 @@
 what became of its scenes as JSON, and rank 0 the losses of the example."""
 
 import copy
-import datetime
 import json
 import pathlib
 import sys
-import traceback
 import types
 
 HERE = pathlib.Path(__file__).parent
@@ -18,6 +16,7 @@ import torch.distributed as dist
 
 import docs
 import longspan
+import ranks
 from longspan.models import huggingface
 from longspan.models.megatron import CoreAttention
 from longspan.models.transformer_engine import DotProductAttention
@@ -219,21 +218,7 @@ def the_example_trains():
         (FOLDER / "example.json").write_text(json.dumps(losses))
 
 
-def main() -> None:
-    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=120))
-    torch.set_num_threads(1)
-    outcomes = {}
-    for name, function in SCENES.items():
-        dist.barrier()
-        try:
-            function()
-            outcomes[name] = "passed"
-        except Exception:
-            outcomes[name] = traceback.format_exc()
-    (FOLDER / f"{dist.get_rank()}.json").write_text(json.dumps(outcomes))
+if __name__ == "__main__":
+    ranks.play(SCENES, FOLDER)
     dist.barrier()
     dist.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main()

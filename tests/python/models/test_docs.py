@@ -11,8 +11,6 @@ KINDS = ("python", "python torchrun")
 
 @pytest.mark.parametrize("page", docs.PAGES)
 def test_blocks_run(page):
-    if page == "models":
-        pytest.importorskip("transformers", reason="needs transformers")
     assert docs.blocks(page, "python")
     docs.run(page, "python")
 

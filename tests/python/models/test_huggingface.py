@@ -1,9 +1,6 @@
 """transformers' models with longspan against their own eager attention, on one rank."""
 
 import pytest
-
-pytest.importorskip("transformers", reason="needs transformers: pip install transformers")
-
 import torch
 import transformers
 

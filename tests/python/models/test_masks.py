@@ -1,9 +1,6 @@
 """What is read from transformers' mask functions against the dense masks that these give."""
 
 import pytest
-
-pytest.importorskip("transformers", reason="needs transformers: pip install transformers")
-
 import torch
 import transformers
 from transformers import masking_utils

@@ -1,18 +1,16 @@
 """What ranks of a process group do together; test_group.py starts four of them by torchrun. Every
 scene compares with one rank or float64; each rank writes what became of its scenes as JSON."""
 
-import datetime
-import json
 import os
 import pathlib
 import sys
 import time
-import traceback
 
 import torch
 import torch.distributed as dist
 
 import longspan
+import ranks
 from longspan.torch import Engine, attention, engine_of
 from oracle import BARS, Terms, batch_attention, gradients, relative_rms
 
@@ -203,22 +201,7 @@ def late_ranks_are_named():  # the last one: a missed deadline closes gloo's con
         raise AssertionError("nobody missed rank 3")
 
 
-def main() -> None:
-    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=120))
-    torch.set_num_threads(1)
-    outcomes = {}
-    for name, function in SCENES.items():
-        dist.barrier()
-        try:
-            function()
-            outcomes[name] = "passed"
-        except Exception:
-            outcomes[name] = traceback.format_exc()
-    folder = pathlib.Path(sys.argv[1])
-    (folder / f"{dist.get_rank()}.json").write_text(json.dumps(outcomes))
+if __name__ == "__main__":
+    ranks.play(SCENES, pathlib.Path(sys.argv[1]))
     sys.stdout.flush()
     os._exit(0)  # transfers are still in flight
-
-
-if __name__ == "__main__":
-    main()

@@ -178,6 +178,19 @@ def test_plan_is_the_same_and_takes_values():
         attention(q, k, v, plan=plan, causal=True)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [{"alibi": True}, {"alibi": torch.ones(4)}, {"sinks": "off_by_one"}, {"sinks": torch.ones(4)},
+     {"return_max_logit": True}, {"softcap": 2.0}, {"dropout": 0.5, "dropout_rng": (1, 0)},
+     {"bias": torch.zeros(1, 1, 12, 12)}, {"prefix": [1, 1]}],
+)
+def test_what_a_plan_has_not_is_refused(change):
+    q, k, v = tensors((2, 12, 4, 8), (2, 12, 2, 8), (2, 12, 2, 8))
+    plan = engine_of().plan(dtype="f32", heads=(4, 2), dim=8, lengths=[12, 12], causal=True)
+    with pytest.raises(longspan.InvalidArgument):
+        attention(q, k, v, plan=plan, **change)
+
+
 def test_device_lengths():
     plan = engine_of().plan(dtype="f32", heads=(2, 2), dim=8, lengths=[12, 12], causal=True,
                             device_lengths=True)
@@ -220,6 +233,10 @@ def test_declines_travel_with_the_error():
         ({"window": (-2, 0)}, "window"),
         ({"lengths": [9]}, "extent 8 but length 9"),
         ({"group": "world"}, "group is a str"),
+        ({"layout": "thd"}, "q has 4 extents; layout 'thd' takes 3"),
+        ({"scale": float("nan")}, "scale is nan"),
+        ({"dropout": 0.5, "dropout_rng": (-1, 0)}, "dropout_rng"),
+        ({"dropout": 0.5, "dropout_rng": (0, 2**64)}, "dropout_rng"),
     ],
 )
 def test_bad_arguments_name_themselves(change, message):

@@ -9,6 +9,30 @@ from longspan._problem import problem_text
 from longspan.torch._plan import DTYPES
 
 
+def check_tensors(layout: str, *tensors: torch.Tensor) -> None:
+    extents = 3 if layout == "thd" else 4
+    for name, tensor in zip("qkv", tensors):
+        if tensor.dim() != extents:
+            raise InvalidArgument(
+                f"{name} has {tensor.dim()} extents; layout '{layout}' takes {extents}"
+            )
+        if tensor.device.type not in ("cpu", "cuda"):
+            raise InvalidArgument(f"{name} lies on {tensor.device}; cpu and cuda are computed on")
+
+
+def check_against_plan(plan, alibi, sinks, return_max_logit: bool) -> None:
+    """What the library cannot see in the tensors that it is given."""
+    asked = {
+        "alibi=True": (alibi is True, plan.alibi, "alibi=True"),
+        "sinks='off_by_one'": (sinks == "off_by_one", plan.sink == "off_by_one",
+                               "sink='off_by_one'"),
+        "return_max_logit": (return_max_logit, plan.max_logit, "max_logit=True"),
+    }
+    for name, (given, has, remedy) in asked.items():
+        if given and not has:
+            raise InvalidArgument(f"{name}, but the plan has not: prepare it with {remedy}")
+
+
 def autocast(*tensors: torch.Tensor):
     """The tensors in autocast's type where it is on; float64 stays."""
     kind = tensors[0].device.type
@@ -109,7 +133,10 @@ def problem_of(q, k, v, lengths: dict, **keys) -> str:
 def rng(given: tuple[int, int] | None, ranks: int) -> tuple[int, int]:
     """Seed and offset of the dropout mask."""
     if given is not None:
-        return int(given[0]), int(given[1])
+        seed, offset = map(int, given)
+        if not (0 <= seed < 2**63 and 0 <= offset < 2**63):
+            raise InvalidArgument(f"dropout_rng is ({seed}, {offset}); both are 0 to 2^63 - 1")
+        return seed, offset
     if ranks > 1:
         raise InvalidArgument(
             "dropout over several ranks needs dropout_rng=(seed, offset), the same on all ranks, "

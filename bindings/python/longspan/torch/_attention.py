@@ -1,5 +1,7 @@
 """The attention function."""
 
+import math
+
 import torch
 
 from longspan._errors import InvalidArgument
@@ -103,6 +105,7 @@ def attention(
     swap = _SWAPPED.get(layout)
     if swap is None:
         raise InvalidArgument(f"layout is '{layout}'; it must be one of {', '.join(_SWAPPED)}")
+    _arguments.check_tensors(layout, q, k, v)
     q, k, v = _arguments.autocast(q, k, v)
     if swap:
         q, k, v = q.transpose(*swap), k.transpose(*swap), v.transpose(*swap)
@@ -125,6 +128,10 @@ def attention(
             "a mask, lengths, a group or options are given beside a plan, which has settled them: "
             + plan.problem
         )
+    elif alibi is True or isinstance(sinks, str) or return_max_logit:
+        _arguments.check_against_plan(plan, alibi, sinks, return_max_logit)
+    if scale is not None and not math.isfinite(scale):
+        raise InvalidArgument(f"scale is {scale}; it must be a finite number")
     dropout = dropout or plan.dropout
     seed, offset = _arguments.rng(dropout_rng, plan.ranks) if dropout else (0, 0)
     values = Values(

@@ -70,6 +70,8 @@ class Plan:
         self.tokens = dict(zip("qk", map(int, facts["tokens"])))
         self.scale = float(facts["scale"])
         self.dropout = float(facts["dropout"])
+        self.alibi = bool(facts["alibi"])
+        self.sink = str(facts["sink"])
         self.max_logit = bool(facts["max_logit"])
         self.accumulator = torch.float64 if self.dtype == "f64" else torch.float32
         self._row_maps: dict = {}
