@@ -9,8 +9,9 @@ from longspan._problem import problem_text
 from longspan.torch._plan import DTYPES
 
 
-def check_tensors(layout: str, *tensors: torch.Tensor) -> None:
-    extents = 3 if layout == "thd" else 4
+def check_tensors(layout: str, plan, *tensors: torch.Tensor) -> None:
+    packed = layout == "thd" or (layout == "bshd" and plan is not None and plan.packed)
+    extents = 3 if packed else 4
     for name, tensor in zip("qkv", tensors):
         if tensor.dim() != extents:
             raise InvalidArgument(

@@ -105,7 +105,7 @@ def attention(
     swap = _SWAPPED.get(layout)
     if swap is None:
         raise InvalidArgument(f"layout is '{layout}'; it must be one of {', '.join(_SWAPPED)}")
-    _arguments.check_tensors(layout, q, k, v)
+    _arguments.check_tensors(layout, plan, q, k, v)
     q, k, v = _arguments.autocast(q, k, v)
     if swap:
         q, k, v = q.transpose(*swap), k.transpose(*swap), v.transpose(*swap)
