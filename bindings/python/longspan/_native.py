@@ -39,7 +39,6 @@ threads_communicators = _module.threads_communicators
 callback_communicator = _module.callback_communicator
 peer_communicator = _module.peer_communicator
 nccl_communicator = _module.nccl_communicator
-communicator_name = _module.communicator_name
 make_engine = _module.make_engine
 prepare = _module.prepare
 describe = _module.describe

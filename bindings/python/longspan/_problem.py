@@ -12,6 +12,38 @@ def _list(lengths: Sequence[int]) -> str:
     return ",".join(str(length) for length in lengths)
 
 
+def lengths_from_cumulative(cumulative: Sequence[int] | None, name: str) -> list[int] | None:
+    """Lengths from where each sequence begins and the end, [sequences + 1]; None of None."""
+    if cumulative is None:
+        return None
+    ends = [int(end) for end in cumulative]
+    if len(ends) < 2 or ends[0] != 0:
+        raise InvalidArgument(
+            f"{name} must begin with 0 and have one entry more than there are sequences; it is "
+            f"{ends}"
+        )
+    lengths = [end - begin for begin, end in zip(ends, ends[1:])]
+    if min(lengths) < 0:
+        raise InvalidArgument(f"{name} must not fall; it is {ends}")
+    return lengths
+
+
+def bias_key(bias) -> str | None:
+    """How the problem text names the shape of a bias, which is an array of any kind; None of
+    None."""
+    if bias is None:
+        return None
+    shape = tuple(bias.shape)
+    if len(shape) != 4:
+        raise InvalidArgument(
+            f"bias has {len(shape)} extents, {list(shape)}; it takes 4: [batch or 1, heads or 1, "
+            "seq_q, seq_k]"
+        )
+    if shape[:3] == (1, 1, 1):
+        return "1,1,1,s"
+    return f"{'1' if shape[0] == 1 else 'b'},{'1' if shape[1] == 1 else 'h'}"
+
+
 def _window(window: tuple[int, int] | int) -> tuple[int, int]:
     left, right = (window, window) if isinstance(window, int) else window
     return left, right

@@ -77,10 +77,6 @@ CommunicatorRef nccl_communicator(const CommunicatorRef& host, int64_t ordinal) 
   return CommunicatorRef(value_or_raise(make_nccl_communicator(host->communicator, device)));
 }
 
-String communicator_name(const CommunicatorRef& communicator) {
-  return String(std::string(communicator->communicator->name()));
-}
-
 }  // namespace
 }  // namespace longspan::python
 
@@ -88,4 +84,3 @@ LONGSPAN_EXPORT(threads_communicators)
 LONGSPAN_EXPORT(callback_communicator)
 LONGSPAN_EXPORT(peer_communicator)
 LONGSPAN_EXPORT(nccl_communicator)
-LONGSPAN_EXPORT(communicator_name)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from longspan._errors import InvalidArgument
-from longspan._problem import canonical_problem, problem_text
+from longspan._problem import bias_key, canonical_problem, problem_text
 from longspan.jax import _axes, _library, _local, _sharded
 from longspan.jax._lengths import LAYOUTS, Side, side_of
 from longspan.jax._spec import DTYPES, Spec, accumulator
@@ -36,20 +36,6 @@ def _check_extents(q, k, v, layout: str) -> None:
                               "extent must agree")
     if q.shape[-1] != k.shape[-1]:
         raise InvalidArgument(f"q has dim {q.shape[-1]} and k {k.shape[-1]}; they must agree")
-
-
-def _bias_kind(bias, sequences: int) -> str | None:
-    """How the problem text names the shape. The library checks it against the lengths."""
-    if bias is None:
-        return None
-    if bias.ndim != 4:
-        raise InvalidArgument(
-            f"bias is {list(bias.shape)}; it is [batch or 1, heads or 1, sq, skv]"
-        )
-    if bias.shape[:3] == (1, 1, 1):
-        return "1,1,1,s"
-    batch = "1" if bias.shape[0] == 1 else "b"
-    return f"{batch},{'1' if bias.shape[1] == 1 else 'h'}"
 
 
 def _check_bias(bias, fields: dict, q_side: Side, k_side: Side) -> None:
@@ -231,7 +217,7 @@ def attention(
         kv_padded=k_side.padded, layout=layout, causal=causal, align=align, window=window,
         prefix=prefix, chunk=chunk, scale=scale, softcap=softcap,
         alibi=alibi is not None and alibi is not False,
-        bias=_bias_kind(bias, len(q_side.lengths)), sink=_sink_kind(sinks), dropout=dropout,
+        bias=bias_key(bias), sink=_sink_kind(sinks), dropout=dropout,
         max_logit=return_max_logit,
     )
     for key, side in (("tokens", q_side), ("kv_tokens", k_side)):

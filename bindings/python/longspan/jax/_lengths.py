@@ -6,6 +6,7 @@ import jax
 import numpy as np
 
 from longspan._errors import InvalidArgument
+from longspan._problem import lengths_from_cumulative
 
 LAYOUTS = ("bshd", "sbhd", "thd")
 
@@ -26,13 +27,7 @@ def host_values(values, name: str) -> tuple[int, ...]:
 
 def packed_lengths(cumulative, name: str) -> tuple[int, ...]:
     """Lengths from where each sequence begins and the end."""
-    values = host_values(cumulative, name)
-    if len(values) < 2 or values[0] != 0 or any(np.diff(values) < 0):
-        raise InvalidArgument(
-            f"{name} is {list(values)}; it must start at 0, not fall, and have one entry more than "
-            "there are sequences"
-        )
-    return tuple(int(n) for n in np.diff(values))
+    return tuple(lengths_from_cumulative(host_values(cumulative, name), name))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Sequences as TransformerEngine names them: formats, cumulative lengths, padding."""
 
 from longspan._errors import InvalidArgument, Unsupported
-from longspan.torch._arguments import differences
+from longspan._problem import lengths_from_cumulative
 
 
 def _check_chunks(extents: list[int], ranks: int, what: str) -> None:
@@ -17,10 +17,10 @@ def _check_chunks(extents: list[int], ranks: int, what: str) -> None:
 
 def _packed_side(rows: int, lengths, padded, ranks: int, name: str) -> tuple[list[int], list[int]]:
     """Lengths and extents of packed sequences, checked against this rank's rows."""
-    lengths = differences(lengths, f"cu_seqlens_{name}")
+    lengths = lengths_from_cumulative(lengths, f"cu_seqlens_{name}")
     if lengths is None:
         raise InvalidArgument(f"qkv_format 'thd' needs cu_seqlens_{name}")
-    extents = differences(padded, f"cu_seqlens_{name}_padded") or lengths
+    extents = lengths_from_cumulative(padded, f"cu_seqlens_{name}_padded") or lengths
     if sum(extents) != rows * ranks:
         raise InvalidArgument(
             f"cumulative lengths of {name} end at {sum(extents)}, but {ranks} ranks with {rows} "
@@ -49,10 +49,10 @@ def _batched(q, k, layout: str, padding: bool, cumulative, ranks: int) -> dict:
     _check_chunks(kv_extents[:1], ranks, "a key sequence")
     lengths, kv_lengths = extents, kv_extents
     if padding:
-        lengths = differences(cumulative[0], "cu_seqlens_q")
+        lengths = lengths_from_cumulative(cumulative[0], "cu_seqlens_q")
         if lengths is None:
             raise InvalidArgument("attn_mask_type says padding: give cu_seqlens_q")
-        kv_lengths = differences(cumulative[1], "cu_seqlens_kv") or lengths
+        kv_lengths = lengths_from_cumulative(cumulative[1], "cu_seqlens_kv") or lengths
     return {"lengths": lengths, "kv_lengths": kv_lengths, "padded": extents,
             "kv_padded": kv_extents, "layout": "bshd"}
 

@@ -7,6 +7,7 @@ from torch.utils.checkpoint import checkpoint
 
 from longspan._errors import InvalidArgument, Unsupported
 from longspan._options import Options
+from longspan._problem import bias_key
 from longspan.models._lengths import sequence_keys
 from longspan.models._masks import mask_arguments, mask_type
 from longspan.torch import _arguments, attention, engine_of
@@ -255,7 +256,7 @@ class DotProductAttention(torch.nn.Module):
         )
         text = _arguments.problem_of(
             q, k, v, lengths, **mask, alibi=scores["alibi"] is not False,
-            bias=_arguments.bias_key(scores["bias"]), sink=_arguments.sink_key(scores["sinks"]),
+            bias=bias_key(scores["bias"]), sink=_arguments.sink_key(scores["sinks"]),
             dropout=self.attention_dropout if self.training else 0.0,
             max_logit=self.return_max_logit,
         )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 
 from longspan._errors import InvalidArgument
-from longspan._problem import problem_text
+from longspan._problem import lengths_from_cumulative, problem_text
 from longspan.torch._plan import DTYPES
 
 
@@ -42,25 +42,12 @@ def autocast(*tensors: torch.Tensor):
     return tuple(tensor.to(torch.get_autocast_dtype(kind)) for tensor in tensors)
 
 
-def differences(cumulative, name: str) -> list[int] | None:
-    """Lengths from [sequences + 1] cumulative lengths."""
-    if cumulative is None:
-        return None
-    ends = [int(end) for end in cumulative]
-    if not ends or ends[0] != 0:
-        raise InvalidArgument(f"{name} must begin with 0, as cumulative lengths do; it is {ends}")
-    lengths = [end - begin for begin, end in zip(ends, ends[1:])]
-    if min(lengths, default=0) < 0:
-        raise InvalidArgument(f"{name} must not fall; it is {ends}")
-    return lengths
-
-
 def _host_lengths(lengths, cumulative, name: str) -> Sequence[int] | None:
     if lengths is not None and cumulative is not None:
         raise InvalidArgument(f"{name} are given twice: as lengths and as cumulative lengths")
     if lengths is not None:
         return [int(length) for length in lengths]
-    return differences(cumulative, name)
+    return lengths_from_cumulative(cumulative, name)
 
 
 def _extents(tensor: torch.Tensor, ranks: int) -> list[int]:
@@ -84,18 +71,6 @@ def lengths_keys(q, k, lengths, kv_lengths, cu_seqlens, cu_seqlens_kv, packed: b
     kv_lengths = kv_extents if kv_lengths is None else kv_lengths
     return {"lengths": lengths, "kv_lengths": kv_lengths, "padded": extents,
             "kv_padded": kv_extents, "layout": "bshd"}
-
-
-def bias_key(bias: torch.Tensor | None) -> str | None:
-    if bias is None:
-        return None
-    if bias.dim() != 4:
-        raise InvalidArgument(
-            f"bias has {bias.dim()} extents; it takes 4: [batch or 1, heads or 1, seq_q, seq_k]"
-        )
-    if bias.shape[:3] == (1, 1, 1):
-        return "1,1,1,s"
-    return f"{'b' if bias.shape[0] > 1 else '1'},{'h' if bias.shape[1] > 1 else '1'}"
 
 
 def sink_key(sinks) -> str | None:

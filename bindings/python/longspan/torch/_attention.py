@@ -6,6 +6,7 @@ import torch
 
 from longspan._errors import InvalidArgument
 from longspan._options import Options
+from longspan._problem import bias_key
 from longspan.torch import _arguments
 from longspan.torch._autograd import attend
 from longspan.torch._calls import Values
@@ -117,7 +118,7 @@ def attention(
                 q, k, lengths, kv_lengths, cu_seqlens, cu_seqlens_kv, layout == "thd", ranks
             ),
             causal=causal, align=align, window=window, prefix=prefix, chunk=chunk, softcap=softcap,
-            alibi=alibi is not False, bias=_arguments.bias_key(bias),
+            alibi=alibi is not False, bias=bias_key(bias),
             sink=_arguments.sink_key(sinks), dropout=dropout, max_logit=return_max_logit,
         )
         plan = plan_of(text, group, q.device, options or Options())

@@ -1,5 +1,6 @@
 """One rank: a process group's communicator, a device and options."""
 
+import dataclasses
 import functools
 import weakref
 
@@ -36,8 +37,9 @@ class Engine:
         self.ranks = 1 if self.group is None else self.group.size()
         self.rank = 0 if self.group is None else self.group.rank()
         self.communicator = communicator_of(self.group, device, communicator)
-        fields = {name: getattr(options, name) for name in options.__dataclass_fields__}
-        self.handle = _native.make_engine(self.communicator, str(device), fields)
+        self.handle = _native.make_engine(
+            self.communicator, str(device), dataclasses.asdict(options)
+        )
         self._planned = functools.lru_cache(maxsize=256)(functools.partial(Plan, self))
 
     def plan(self, text: str | None = None, **problem) -> Plan:

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "arrays.h"
+#include "bindings.h"
 #include "devices.h"
 #include "single.h"
 
@@ -90,20 +91,6 @@ template <Status (*kRun)(const Where&, const Arrays&, const Text&)>
 ffi::Error on_cuda(void* stream, int32_t ordinal, ffi::RemainingArgs arguments,
                    ffi::RemainingRets results, std::string_view problem, std::string_view request) {
   return to_xla(kRun({ordinal, {stream}}, {arguments, results}, {problem, request}));
-}
-
-template <class Binding>
-auto with_arrays(Binding binding) {
-  return std::move(binding)
-      .RemainingArgs()
-      .RemainingRets()
-      .template Attr<std::string_view>("problem")
-      .template Attr<std::string_view>("request");
-}
-
-auto host_binding() { return with_arrays(ffi::Ffi::Bind()); }
-auto cuda_binding() {
-  return with_arrays(ffi::Ffi::Bind().Ctx<ffi::PlatformStream<void*>>().Ctx<ffi::DeviceOrdinal>());
 }
 
 }  // namespace

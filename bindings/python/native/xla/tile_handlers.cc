@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "arrays.h"
+#include "bindings.h"
 #include "devices.h"
 #include "sharded.h"
 
@@ -114,28 +115,16 @@ ffi::Error on_cuda(void* stream, int32_t ordinal, ffi::RemainingArgs arguments,
   return to_xla(kRun({ordinal, {stream}}, {arguments, results}, {problem, request, round}));
 }
 
-template <class Binding>
-auto with_arrays(Binding binding) {
-  return std::move(binding)
-      .RemainingArgs()
-      .RemainingRets()
-      .template Attr<std::string_view>("problem")
-      .template Attr<std::string_view>("request")
-      .template Attr<int64_t>("round");
-}
-
-auto host_binding() { return with_arrays(ffi::Ffi::Bind()); }
-auto cuda_binding() {
-  return with_arrays(ffi::Ffi::Bind().Ctx<ffi::PlatformStream<void*>>().Ctx<ffi::DeviceOrdinal>());
-}
+auto host_round_binding() { return host_binding().Attr<int64_t>("round"); }
+auto cuda_round_binding() { return cuda_binding().Attr<int64_t>("round"); }
 
 }  // namespace
 
-XLA_FFI_DEFINE_HANDLER_SYMBOL(longspan_xla_attend_cpu, on_host<run_attend>, host_binding());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(longspan_xla_attend_cpu, on_host<run_attend>, host_round_binding());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(longspan_xla_attend_backward_cpu, on_host<run_attend_backward>,
-                              host_binding());
-XLA_FFI_DEFINE_HANDLER_SYMBOL(longspan_xla_attend_cuda, on_cuda<run_attend>, cuda_binding());
+                              host_round_binding());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(longspan_xla_attend_cuda, on_cuda<run_attend>, cuda_round_binding());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(longspan_xla_attend_backward_cuda, on_cuda<run_attend_backward>,
-                              cuda_binding());
+                              cuda_round_binding());
 
 }  // namespace longspan::xla
