@@ -36,8 +36,8 @@ enum class DeclineCode {
   kDeviceLengths,
   kDevice,
   kNotPrepared,  // no build in the store; the detail has the command that makes one
-  kNotBuilt,  // not compiled in; the detail names the CMake option
-  kOff,       // barred by routing
+  kNotBuilt,     // not compiled in; the detail names the CMake option
+  kOff,          // barred by routing
 };
 
 std::string_view name(DeclineCode code);  // "dtype", "head_dim", ...

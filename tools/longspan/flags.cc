@@ -200,6 +200,8 @@ void add_commands(CLI::App& app, Raw& raw) {
   support->add_option("--format", raw.arguments.format, "markdown or json (default markdown)");
   support->add_option("--json", raw.arguments.json,
                       "write the matrix as JSON to FILE, or - for standard output");
+  app.add_subcommand("prepare",
+                     "Compile kernels of other packages into a store (a Python program)");
   name_values(app);
 }
 

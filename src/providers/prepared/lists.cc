@@ -44,7 +44,7 @@ bool parse_numbers(std::string_view text, Given& given) {
   return false;
 }
 
-/// The text is ours, so that a defect in it is one of the program.
+/// Lines that say nothing known are left out: a list then has fewer slots than it says.
 class Reader {
  public:
   std::vector<KnownList> read(const char* text) {
@@ -52,7 +52,6 @@ class Reader {
     for (std::string line; std::getline(lines, line);) {
       if (!line.empty() && line[0] != '#') add(line);
     }
-    if (!lists_.empty()) finish();
     return std::move(lists_);
   }
 
@@ -61,30 +60,24 @@ class Reader {
     std::istringstream words(line);
     std::string first, second, third;
     words >> first >> second >> third;
-    if (first == "list") return begin(second, third);
-    if (first == "include") return include(second);
-    Result<Given> given = parse_given(third);
-    const bool optional = second.ends_with('?');
-    if (!given.ok()) std::abort();
-    if (optional) second.pop_back();
-    lists_.back().slots.push_back({first, second, optional, *given});
-  }
-  void begin(const std::string& name, const std::string& count) {
-    if (!lists_.empty()) finish();
-    lists_.push_back({.name = name});
-    count_ = std::stoul(count);
+    if (first == "list") {
+      lists_.push_back({.name = second, .count = std::strtoul(third.c_str(), nullptr, 10)});
+    } else if (first == "include") {
+      include(second);
+    } else if (const Result<Given> given = parse_given(third); given.ok()) {
+      const bool optional = second.ends_with('?');
+      if (optional) second.pop_back();
+      lists_.back().slots.push_back({first, second, optional, *given});
+    }
   }
   void include(const std::string& name) {
     const auto found = std::ranges::find(lists_, name, &KnownList::name);
-    std::vector<KnownSlot> slots = found->slots;
+    if (found == lists_.end()) return;
+    const std::vector<KnownSlot> slots = found->slots;
     lists_.back().slots.insert(lists_.back().slots.end(), slots.begin(), slots.end());
-  }
-  void finish() const {
-    if (lists_.back().slots.size() != count_) std::abort();
   }
 
   std::vector<KnownList> lists_;
-  size_t count_ = 0;
 };
 
 Error differs(const KnownList& list, size_t place, std::string what) {

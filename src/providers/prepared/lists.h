@@ -52,6 +52,7 @@ struct KnownSlot {
 
 struct KnownList {
   std::string name;
+  size_t count = 0;  // of slots, as lists.txt says it
   std::vector<KnownSlot> slots;
 };
 

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "providers/cudnn/groups.h"
@@ -62,6 +64,31 @@ Refusal refused_capacity(const TileProblem& p) {
   return std::nullopt;
 }
 
+/// What no engine computes, so that no store can hold it.
+Refusal refused_by_engines(const TileProblem& p) {
+  const bool frost = std::max(p.dim_qk, p.dim_v) > 256 ||
+                     (p.dim_qk != p.dim_v && std::pair(p.dim_qk, p.dim_v) != std::pair(192L, 128L));
+  const bool backward = p.direction == Direction::kBackward;
+  if (frost && backward) {
+    return Decline{DeclineCode::kHeadDim,
+                   fmt::format("backward of dim {}, dim_v {}: equal dims up to 256 and 192/128 are "
+                               "offered by prepared; {}",
+                               p.dim_qk, p.dim_v, kOthers)};
+  }
+  if (frost && p.features.window) {
+    return Decline{DeclineCode::kWindow,
+                   fmt::format("a window with dim {}, dim_v {} is fixed when FROST is built; {}",
+                               p.dim_qk, p.dim_v, kOthers)};
+  }
+  if (backward && p.dim_qk != p.dim_v && cudnn::key_heads(p) != p.heads_q) {
+    return Decline{DeclineCode::kHeads,
+                   fmt::format("backward of dim {}, dim_v {} needs a key head for each of {} query "
+                               "heads, there are {}; {}",
+                               p.dim_qk, p.dim_v, p.heads_q, cudnn::key_heads(p), kOthers)};
+  }
+  return std::nullopt;
+}
+
 Refusal refused(DeclineCode code, std::string_view what) {
   return Decline{
       code, fmt::format("{} is not offered by prepared; {} or remove it from the problem", what,
@@ -88,6 +115,7 @@ Refusal refusal(const TileProblem& problem, const Device& device) {
   if (auto decline = refused_types(problem)) return decline;
   if (auto decline = refused_heads(problem)) return decline;
   if (auto decline = refused_capacity(problem)) return decline;
+  if (auto decline = refused_by_engines(problem)) return decline;
   return refused_features(problem.features);
 }
 

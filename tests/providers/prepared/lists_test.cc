@@ -57,6 +57,11 @@ const Known kKnown[] = {
     {"frost38", "frost.sm100_38", kFrost38, 38},
 };
 
+TEST(Lists, EveryLineIsUnderstood) {
+  EXPECT_EQ(known_lists().size(), 16u);
+  for (const KnownList& list : known_lists()) EXPECT_EQ(list.slots.size(), list.count) << list.name;
+}
+
 TEST(Lists, EveryKnownSignatureIsTaken) {
   for (const Known& k : kKnown) {
     const auto slots = matched(k.list, k.signature);

@@ -49,6 +49,28 @@ TEST(PreparedRules, PartsOfGroups) {
   });
 }
 
+TEST(PreparedRules, WhatNoEngineComputes) {
+  const auto backward = [](int64_t dim, int64_t dim_v) {
+    return [=](TileProblem& p) {
+      p.direction = Direction::kBackward;
+      p.dim_qk = dim;
+      p.dim_v = dim_v;
+    };
+  };
+  expect(DeclineCode::kHeadDim, "backward of dim 512, dim_v 512", backward(512, 512));
+  expect(DeclineCode::kHeadDim, "backward of dim 128, dim_v 64", backward(128, 64));
+  expect(DeclineCode::kHeads, "needs a key head for each of 4 query heads", backward(192, 128));
+  expect(DeclineCode::kWindow, "is fixed when FROST is built", [](TileProblem& p) {
+    p.dim_qk = p.dim_v = 320;
+    p.features.window = true;
+  });
+  TileProblem alone = problem(Direction::kBackward);
+  backward(192, 128)(alone);
+  alone.heads_q = 2;
+  alone.group = 1;
+  EXPECT_FALSE(refusal(alone, h200()).has_value());
+}
+
 TEST(PreparedRules, Capacity) {
   expect(DeclineCode::kCapacity, "rows of 4 heads is more",
          [](TileProblem& p) { p.capacity_q = int64_t{1} << 29; });

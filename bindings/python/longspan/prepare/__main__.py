@@ -19,7 +19,9 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--out", required=True, metavar="DIR", help="the store; kept if it is there")
+    parser.add_argument(
+        "--out", required=True, metavar="DIR", help="the store; what it has is kept"
+    )
     parser.add_argument(
         "--for",
         dest="problems",

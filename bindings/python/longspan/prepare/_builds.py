@@ -117,6 +117,8 @@ def _of_fa4(common: dict, fields: dict[str, str], directions: Sequence[str]) -> 
     deterministic = fields.get("deterministic") == "true"
     builds = []
     for direction in directions:
+        if direction == "backward" and common["group"] > 1 and common["dim"] != common["dim_v"]:
+            continue  # which it has not
         fixed = direction == "backward" and deterministic
         # The deterministic backward of packed rows has turns of another form.
         layouts = ["dense"] + ["packed"] * (several and not fixed)
@@ -130,7 +132,9 @@ def _of_fa4(common: dict, fields: dict[str, str], directions: Sequence[str]) -> 
 
 def builds_of(problems: Iterable[str], directions: Sequence[str]) -> list[Build]:
     """What the problems need, without repetition. A ring's steps see all keys or the causal part of
-    them, so a causal problem needs both. ``Refused`` names the key that cannot be prepared."""
+    them, so a causal problem needs both. Directions that an engine has not are left out: FROST's
+    backward, and FlashAttention-4's of unequal dims where query heads share key heads.
+    ``Refused`` names the key that cannot be prepared."""
     builds: dict[Build, None] = {}
     for problem in problems:
         fields = _fields(problem)

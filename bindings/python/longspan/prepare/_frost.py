@@ -17,7 +17,7 @@ def environment() -> dict[str, str]:
 
 
 def _strides(heads: int, tokens: int, dim: int) -> tuple[int, int, int, int]:
-    """Of batch, head, token and element: which axis lies outside which is fixed, strides are not."""
+    """Of batch, head, token and element. Builds fix their order alone."""
     return tokens * heads * dim, dim, heads * dim, 1
 
 
