@@ -91,9 +91,9 @@ class Maker {
       k += e.nk;
       const bool fits = count <= kMostEntries &&
                         padded_rows(q, count, m.tile_q, launch.packed) <=
-                            most_padded_rows(problem_.capacity_q, m.tile_q) &&
+                            most_padded_rows(problem_.capacity_q, m.tile_q, launch.packed) &&
                         padded_rows(k, count, m.tile_k, launch.packed) <=
-                            most_padded_rows(problem_.capacity_k, m.tile_k);
+                            most_padded_rows(problem_.capacity_k, m.tile_k, launch.packed);
       if (!fits) return;
       launch.entries.push_back(e);
     }
@@ -121,8 +121,10 @@ int64_t padded_rows(int64_t rows, int64_t entries, int64_t tile, bool packed) {
   return entries * round_up(rows / entries, tile);
 }
 
-int64_t most_padded_rows(int64_t capacity, int64_t tile) {
-  return round_up(capacity + capacity / 8, tile) + 2 * tile;
+int64_t most_padded_rows(int64_t capacity, int64_t tile, bool packed) {
+  constexpr int64_t kShortEntries = 64;
+  const int64_t room = packed ? std::min(capacity, kShortEntries * tile) : 0;
+  return round_up(capacity + std::max(capacity / 8, room), tile) + 2 * tile;
 }
 
 Result<std::vector<Launch>> make_launches(const TileProblem& problem, const Builds& builds,

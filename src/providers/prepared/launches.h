@@ -33,8 +33,9 @@ inline constexpr int64_t kMostEntries = 1024;
 /// Rows of one head that a buffer must hold when `rows` rows in `entries` entries are padded.
 int64_t padded_rows(int64_t rows, int64_t entries, int64_t tile, bool packed);
 
-/// Most padded rows of a launch of this capacity: those of one entry, and an eighth more.
-int64_t most_padded_rows(int64_t capacity, int64_t tile);
+/// Most padded rows of a launch of this capacity: those of one entry, and an eighth more. Packed
+/// ones have room for a tile of each of many short entries, and at most twice the capacity.
+int64_t most_padded_rows(int64_t capacity, int64_t tile, bool packed);
 
 /// Launches of all pieces, as few as builds and buffers allow. internal when a build is missing.
 Result<std::vector<Launch>> make_launches(const TileProblem& problem, const Builds& builds,

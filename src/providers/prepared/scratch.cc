@@ -30,7 +30,8 @@ int64_t heads_of(const Buffer& b, const TileProblem& p) {
 /// Bytes of a buffer in the largest launch.
 int64_t most_bytes(const Buffer& b, const Manifest& m, const TileProblem& p) {
   const int64_t tile = b.keys ? m.tile_k : m.tile_q;
-  const int64_t rows = most_padded_rows(b.keys ? p.capacity_k : p.capacity_q, tile);
+  const int64_t rows =
+      most_padded_rows(b.keys ? p.capacity_k : p.capacity_q, tile, m.serves.packed);
   return heads_of(b, p) * (b.turns ? rows / tile : rows) * b.width * 4;
 }
 

@@ -64,9 +64,9 @@ TEST(PreparedLaunches, PaddedRowsFitTheBuffers) {
     const auto count = static_cast<int64_t>(launch.entries.size());
     const Manifest& m = launch.kernel->manifest();
     EXPECT_LE(padded_rows(launch.rows_q(), count, m.tile_q, launch.packed),
-              most_padded_rows(problem().capacity_q, m.tile_q));
+              most_padded_rows(problem().capacity_q, m.tile_q, launch.packed));
     EXPECT_LE(padded_rows(launch.rows_k(), count, m.tile_k, launch.packed),
-              most_padded_rows(problem().capacity_k, m.tile_k));
+              most_padded_rows(problem().capacity_k, m.tile_k, launch.packed));
   }
   EXPECT_EQ(entries, pieces.size());
   EXPECT_GT(result->size(), 1u);
@@ -77,7 +77,7 @@ TEST(PreparedLaunches, OneEntryAlwaysFits) {
   for (int64_t capacity = 1; capacity < 400; ++capacity) {
     for (const int64_t tile : {48, 64, 80, 128}) {
       for (const bool packed : {false, true}) {
-        EXPECT_LE(padded_rows(capacity, 1, tile, packed), most_padded_rows(capacity, tile));
+        EXPECT_LE(padded_rows(capacity, 1, tile, packed), most_padded_rows(capacity, tile, packed));
       }
     }
   }
