@@ -147,8 +147,8 @@ if [ -f build/store/store.json ]; then
     done
     longspan "prepared.head_parallel.$ranks" --ranks "$ranks" --backward head_parallel \
       "${prepared[@]}" "dtype=bf16 heads=8/4 dim=64 lengths=512 mask=causal"
-    longspan "prepared.frost.$ranks" --ranks "$ranks" --forward ring --backward none "${prepared[@]}" \
-      "dtype=bf16 heads=16/8 dim=512 lengths=2000 mask=causal"
+    longspan "prepared.frost.$ranks" --ranks "$ranks" --forward ring --backward none \
+      "${prepared[@]}" "dtype=bf16 heads=16/8 dim=512 lengths=2000 mask=causal"
   done
 fi
 if [ "$gpus" -gt 1 ]; then
