@@ -76,8 +76,8 @@ def parse_arguments(words):
 
 
 def settings_of(arguments):
-    names = ("longspan", "prepared", "device", "direction", "cycles", "fresh", "warm_seconds", "warmup",
-             "iterations", "slice_seconds", "graph", "check_flops")
+    names = ("longspan", "prepared", "device", "direction", "cycles", "fresh", "warm_seconds",
+             "warmup", "iterations", "slice_seconds", "graph", "check_flops")
     chosen = {name: getattr(arguments, name) for name in names}
     yardstick = arguments.device != "cpu" and not arguments.no_yardstick
     return Settings(**chosen, check=not arguments.no_check, yardstick=yardstick)

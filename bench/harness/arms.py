@@ -54,7 +54,8 @@ def longspan_flags(name):
 
 
 def make_arm(name, problem, ranks, device, direction, longspan, graph, prepared=""):
-    """`direction` forward: no backward is run. `prepared`: a store for longspan's arms. UnknownArm where the name has no meaning."""
+    """`direction` forward: no backward is run. `prepared`: a store for longspan's arms. UnknownArm
+    where the name has no meaning."""
     base, _, own_ranks = name.partition("@")
     if own_ranks:
         ranks = int(own_ranks)
