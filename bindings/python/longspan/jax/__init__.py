@@ -5,6 +5,7 @@ docs/guides/jax.md.
 """
 
 from longspan.jax._attention import attention
+from longspan.jax._library import set_prepared_store
 from longspan.jax._plan import Plan
 
-__all__ = ["Plan", "attention"]
+__all__ = ["Plan", "attention", "set_prepared_store"]
