@@ -84,11 +84,11 @@ run modes "$torch" "${tests[@]}" test_torch_modes_gpu.py
 run ranks "$torch" "${tests[@]}" test_ranks_gpu.py
 run jax "$jax" "${tests[@]}" test_jax_gpu.py
 wait
-# Alone, as it measures time.
-bench=$PWD/bench/python_overhead.py
-run overhead "$torch" "$bench" torch --device cuda --out "$out/torch.jsonl"
+# Alone, as they measure time.
+bench=("$PWD/bench/python_overhead.py" --commit "${LONGSPAN_COMMIT:-$(git rev-parse HEAD)}")
+run overhead "$torch" "${bench[@]}" torch --out "$out/torch.jsonl"
 wait
-run overhead_jax "$jax" "$bench" jax --out "$out/jax.jsonl"
+run overhead_jax "$jax" "${bench[@]}" jax --out "$out/jax.jsonl"
 wait
 
 failed=()

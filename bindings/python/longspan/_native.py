@@ -43,6 +43,7 @@ make_engine = _module.make_engine
 prepare = _module.prepare
 describe = _module.describe
 forward = _module.forward
+forward_alone = _module.forward_alone
 backward = _module.backward
 synchronize = _module.synchronize
 counters = _module.counters

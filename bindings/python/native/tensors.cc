@@ -69,6 +69,21 @@ TensorView statistics_view(const FfiTensor& tensor, const char* name, const Devi
   return view_of(tensor, name, device, 1);
 }
 
+TensorView statistics_of(const TensorView& rows) {
+  return {.dtype = accumulator(rows.dtype),
+          .batch = rows.batch,
+          .seq = rows.seq,
+          .heads = rows.heads,
+          .dim = 1,
+          .stride_batch = rows.seq * rows.heads,
+          .stride_seq = rows.heads,
+          .stride_head = 1};
+}
+
+int64_t bytes_of(const TensorView& view) {
+  return view.rows() * view.heads * view.dim * size_of(view.dtype);
+}
+
 TensorView optional_rows_view(const OptionalTensor& tensor, const char* name,
                               const Device& device) {
   return tensor.has_value() ? rows_view(*tensor, name, device) : TensorView{};

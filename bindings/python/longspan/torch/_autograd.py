@@ -4,13 +4,15 @@ torch.compile, fake tensors and dispatch modes (selective checkpointing, tracing
 import torch
 
 from longspan._errors import Unsupported
-from longspan.torch._calls import Values, outputs, run_backward, run_forward
+from longspan.torch._calls import Values, outputs, run_alone, run_backward, run_forward
 from longspan.torch._plan import Plan
 from longspan.torch._traced import plan_numbered, tracing
 
 
 def _dense(tensor: torch.Tensor) -> torch.Tensor:
     """Gradients of sums are expanded single values; those get memory of their own."""
+    if tensor.is_contiguous():
+        return tensor
     if tensor.stride(-1) != 1 or 0 in tensor.stride():
         return tensor.contiguous()
     return tensor
@@ -41,12 +43,38 @@ class Attention(torch.autograd.Function):
     def backward(ctx, dout, _dlse, _dmax):
         if dout is None:
             return (None,) * 8
-        _check_backward(ctx.plan)
         q, k, v, o, lse, saved, sinks, bias, slopes = ctx.saved_tensors
         gradients = run_backward(
             ctx.plan, _dense(dout), q, k, v, o, lse, saved, sinks, bias, slopes, ctx.values
         )
         return (*gradients, None, None, None)
+
+
+def _plain_backward(ctx, dout):
+    q, k, v, o, lse, saved = ctx.saved_tensors
+    dq, dk, dv, _, _ = run_backward(
+        ctx.plan, _dense(dout), q, k, v, o, lse, saved, None, None, None, Values(ctx.plan.scale)
+    )
+    return dq, dk, dv, None
+
+
+_plain_backward_once = torch.autograd.function.once_differentiable(_plain_backward)
+
+
+class PlainAttention(torch.autograd.Function):
+    """The same for q, k, v and o of a plain plan alone, which costs the host less."""
+
+    @staticmethod
+    def forward(ctx, q, k, v, plan):
+        o, lse, _, saved = run_forward(plan, q, k, v, None, None, None, Values(plan.scale))
+        ctx.save_for_backward(q, k, v, o, lse, saved)
+        ctx.plan = plan
+        return o
+
+    @staticmethod
+    def backward(ctx, dout):
+        # Only where a graph of the gradients is asked for does anybody see that there is none.
+        return (_plain_backward_once if torch.is_grad_enabled() else _plain_backward)(ctx, dout)
 
 
 torch.library.define(
@@ -138,3 +166,14 @@ def attend(plan: Plan, q, k, v, sinks, bias, slopes, values: Values):
         _check_backward(plan)
         return Attention.apply(q, k, v, sinks, bias, slopes, plan, values)
     return run_forward(plan, q, k, v, sinks, bias, slopes, values)[:3]
+
+
+def attend_plain(plan: Plan, q, k, v) -> torch.Tensor:
+    """o of a plain plan: fewer steps than attend()."""
+    q, k, v = _dense(q), _dense(k), _dense(v)
+    if tracing():
+        return attend(plan, q, k, v, None, None, None, Values(plan.scale))[0]
+    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
+        _check_backward(plan)
+        return PlainAttention.apply(q, k, v, plan)
+    return run_alone(plan, q, k, v, plan.scale)

@@ -9,8 +9,6 @@ import torch
 from longspan import _native
 from longspan.torch._shard import shard, unshard
 
-_ALIGNMENT = 64  # of saved buffers and workspace
-
 DTYPES = {
     torch.float64: "f64",
     torch.float32: "f32",
@@ -20,16 +18,6 @@ DTYPES = {
 
 _numbers = itertools.count()
 NUMBERED: "weakref.WeakValueDictionary[int, Plan]" = weakref.WeakValueDictionary()
-_SIZES = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2}
-
-
-def _offsets(specs) -> tuple[list[int], int]:
-    """Where each saved buffer starts in one block of memory, and the block's bytes."""
-    offsets, end = [], 0
-    for _, dtype, rows, heads, dim in specs:
-        offsets.append(end)
-        end += math.ceil(rows * heads * dim * _SIZES[dtype] / _ALIGNMENT) * _ALIGNMENT
-    return offsets, end
 
 
 class Plan:
@@ -42,7 +30,10 @@ class Plan:
         packed: whether tensors are [tokens, ...] instead of [batch, seq, ...].
         partition: contiguous, zigzag, striped or balanced: which rank owns which rows.
         forward, backward: (strategy, why, provider, why); backward is None for forward alone.
+        extents: how many a tensor has.
+        plain: whether a call needs nothing but q, k and v.
         saved_bytes: what forward keeps for backward beside inputs and outputs.
+        scratch_bytes: of all that a forward call without gradient needs beside q, k, v and o.
         workspace_bytes: of forward and of backward.
     """
 
@@ -61,7 +52,8 @@ class Plan:
             int(facts["forward_workspace"]),
             int(facts.get("backward_workspace", 0)),
         )
-        self._saved_offsets, self.saved_bytes = _offsets(facts["saved"])
+        self.saved_bytes = int(facts["saved_bytes"])
+        self.scratch_bytes = int(facts["scratch_bytes"])
         self.dtype = str(facts["dtype"])
         self.packed = facts["layout"] == "thd"
         self.heads, self.kv_heads = map(int, facts["heads"])
@@ -73,6 +65,8 @@ class Plan:
         self.alibi = bool(facts["alibi"])
         self.sink = str(facts["sink"])
         self.max_logit = bool(facts["max_logit"])
+        self.extents = 3 if self.packed else 4
+        self.plain = not (self.dropout or self.max_logit)
         self.accumulator = torch.float64 if self.dtype == "f64" else torch.float32
         self._row_maps: dict = {}
 
@@ -120,10 +114,3 @@ class Plan:
         loss of its own.
         """
         return unshard(self, local, side)
-
-    def saved_addresses(self, saved: torch.Tensor | None) -> list[int]:
-        """Of the saved buffers in their memory."""
-        if saved is None:
-            return []
-        base = saved.data_ptr()
-        return [base + offset for offset in self._saved_offsets]
