@@ -52,7 +52,7 @@ TensorView view_of(const FfiTensor& tensor, const char* name, const Device& devi
   view.stride_seq = tensor.stride(rows - 1);
   view.stride_batch = rows == 2 ? tensor.stride(0) : view.seq * view.stride_seq;
   view.stride_head = tensor.stride(rows);
-  if (inner == 2 && view.dim > 1 && tensor.stride(rows + 1) != 1) {
+  if (inner == 2 && view.dim > 1 && view.rows() > 0 && tensor.stride(rows + 1) != 1) {
     invalid(name, fmt::format("stride {} of its last extent; it must be 1 (make it contiguous)",
                               tensor.stride(rows + 1)));
   }
