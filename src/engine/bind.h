@@ -55,5 +55,7 @@ Status check_overlap(std::span<const Placed> tensors, Bytes workspace);
 
 /// Lengths, presence of the side tensors and range of the side values.
 Status check_sides(const Problem& problem, const SideOperands& side);
+/// Keys of dropout in device memory are read on CUDA devices alone.
+Status check_device_key(const SideOperands& side, const Device& device);
 
 }  // namespace longspan::bind

@@ -170,4 +170,11 @@ Status check_sides(const Problem& p, const SideOperands& side) {
                   probability));
 }
 
+Status check_device_key(const SideOperands& side, const Device& device) {
+  if (!side.dropout || side.dropout->device_key == nullptr || device.is_cuda()) return {};
+  return invalid(
+      fmt::format("dropout has a device_key, but the engine computes on {}: give seed and offset",
+                  device.name));
+}
+
 }  // namespace longspan::bind
