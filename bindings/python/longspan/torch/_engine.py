@@ -40,7 +40,9 @@ class Engine:
         self.handle = _native.make_engine(
             self.communicator, str(device), dataclasses.asdict(options)
         )
-        self._planned = functools.lru_cache(maxsize=256)(functools.partial(Plan, self))
+        cached = functools.lru_cache(maxsize=256)
+        self._planned = cached(lambda text: Plan(self, self.prepare(text)))
+        self._loaded = cached(lambda data: Plan(self, _native.load(self.handle, data)))
 
     def plan(self, text: str | None = None, **problem) -> Plan:
         """Prepares a problem; collective when it is new, from the library's cache when it is not.
@@ -50,6 +52,11 @@ class Engine:
             **problem: the arguments of `longspan.problem_text`. Lengths are those over all ranks.
         """
         return self._planned(text if text is not None else problem_text(**problem))
+
+    def load(self, data: bytes) -> Plan:
+        """The plan of `Plan.to_bytes`; collective when it is new. As `Plan.from_bytes`, but options
+        of this engine that are not at their defaults must be those of the plan."""
+        return self._loaded(bytes(data))
 
     def prepare(self, text: str):
         """The handle of a prepared call. Errors of unsupported problems carry ``declines``."""

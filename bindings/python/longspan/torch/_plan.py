@@ -46,12 +46,13 @@ class Plan:
         workspace_bytes: of forward and of backward.
     """
 
-    def __init__(self, engine, text: str):
+    def __init__(self, engine, call):
+        """`Engine.plan` and `from_bytes` make plans."""
         self.engine = engine
         self.number = next(_numbers)
         NUMBERED[self.number] = self
         self.ranks = engine.ranks
-        self.call = engine.prepare(text)
+        self.call = call
         facts = _native.describe(self.call)
         self.problem = str(facts["problem"])
         self.partition = str(facts["partition"])
@@ -75,6 +76,24 @@ class Plan:
         self.max_logit = bool(facts["max_logit"])
         self.accumulator = torch.float64 if self.dtype == "f64" else torch.float32
         self._row_maps: dict = {}
+
+    def to_bytes(self) -> bytes:
+        """The plan for `from_bytes`, here or elsewhere, in any front end of longspan; the same bytes
+        on every rank. Raises `longspan.Unsupported` where a provider chooses anew in every process.
+        """
+        return bytes(_native.plan_bytes(self.call))
+
+    @staticmethod
+    def from_bytes(data: bytes, group=None, device="cpu") -> "Plan":
+        """The plan that `to_bytes` wrote, on the engine of a group and device (`engine_of`).
+        Collective when it is new.
+
+        Nothing is chosen anew. Raises `longspan.InvalidArgument` for bytes that are damaged, and
+        for plans of other ranks, devices, providers or versions of longspan.
+        """
+        from longspan.torch._engine import engine_of
+
+        return engine_of(group, device).load(data)
 
     def local_shape(self, side: str = "q") -> tuple[int, int]:
         """(batch, seq) of this rank's tensors: ``side`` is q (also o) or k (also v)."""
