@@ -43,13 +43,12 @@ class Plan:
         """
         if (seq is None) == (cu_seqlens is None):
             raise InvalidArgument("a Plan takes either seq or cu_seqlens")
-        self.ranks = ranks
-        self._packed = seq is None
+        packed = seq is None
         self._mask = {"causal": causal, "align": align, "window": window, "chunk": chunk}
         self._mask = {key: value for key, value in self._mask.items() if value}
         self._prefix = prefix
         self._cumulative = (cu_seqlens, cu_seqlens_kv)
-        if self._packed:
+        if packed:
             lengths = packed_lengths(cu_seqlens, "cu_seqlens")
             kv_lengths = lengths
             if cu_seqlens_kv is not None:
@@ -58,14 +57,20 @@ class Plan:
         else:
             lengths, kv_lengths = (seq,), (seq if kv_seq is None else kv_seq,)
             padded, kv_padded = ((-(-n[0] // ranks) * ranks,) for n in (lengths, kv_lengths))
-        self._lengths = {"q": lengths, "k": kv_lengths}
         text = canonical_problem(
             problem_text(
                 dtype="f32", heads=(1, 1), dim=1, lengths=lengths, kv_lengths=kv_lengths,
-                padded=padded, kv_padded=kv_padded, layout="thd" if self._packed else "bshd",
+                padded=padded, kv_padded=kv_padded, layout="thd" if packed else "bshd",
                 prefix=prefix, **self._mask,
             )
         )
+        self._deal(ranks, partition, packed, {"q": lengths, "k": kv_lengths}, text)
+
+    def _deal(self, ranks: int, partition: str, packed: bool, lengths: dict, text: str) -> None:
+        """``lengths`` are those of one dense sequence, or of a pack; ``text`` is its problem."""
+        self.ranks = ranks
+        self._packed = packed
+        self._lengths = lengths
         self._shards = _library.shards(text, f"ranks={ranks} partition={partition}")
         self.partition = self._shards["partition"]
         self.reason = self._shards["reason"]
