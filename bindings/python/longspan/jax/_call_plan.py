@@ -4,7 +4,7 @@ from longspan._errors import InvalidArgument
 from longspan._problem import canonical_problem, problem_text
 from longspan.jax import _library
 from longspan.jax._plan import Plan
-from longspan.jax._spec import PER_SEQUENCE, Spec, fields_of
+from longspan.jax._spec import PER_SEQUENCE, PLAN, Spec, fields_of
 
 # Values of each call that a program has no place for.
 _NOT_HERE = ("device_lengths", "page")
@@ -71,7 +71,7 @@ class CallPlan(Plan):
         not.
         """
         plan = cls.__new__(cls)
-        plan._settle("", bytes(data).decode("utf-8", "replace"))
+        plan._settle("", PLAN + bytes(data).decode("utf-8", "replace"))
         return plan
 
     def to_bytes(self) -> bytes:
@@ -88,7 +88,7 @@ class CallPlan(Plan):
                 f"the plan is of {self.ranks} ranks and axis_name is {axis_name!r}; several ranks "
                 "need the mesh axis that they lie on, one rank has none"
             )
-        return Spec(self.problem, self.layout, self._bytes, axis_name)
+        return Spec(self.problem, self.layout, PLAN + self._bytes, axis_name)
 
     def _settle(self, text: str, request: str) -> None:
         facts = _library.record(text, request)

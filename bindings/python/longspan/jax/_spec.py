@@ -10,6 +10,8 @@ from longspan.jax import _library
 
 DTYPES = {"f64": jnp.float64, "f32": jnp.float32, "f16": jnp.float16, "bf16": jnp.bfloat16}
 
+PLAN = "plan="  # what a request that is a plan begins with
+
 # Lists with one entry per sequence.
 PER_SEQUENCE = ("lengths", "kv_lengths", "padded", "kv_padded", "prefix")
 _ALIGNMENT = 64  # of a workspace: a part of an array of bytes is used that is aligned
@@ -27,7 +29,7 @@ class Spec:
     Attributes:
         problem: canonical text of the whole problem.
         layout: of q, k, v and o.
-        request: routing and, over several ranks, how they share the work; or the text of a plan.
+        request: routing and, over several ranks, how they share the work; or a plan.
         axis: mesh axis of the ranks; None for one rank.
     """
 
@@ -64,7 +66,7 @@ class Spec:
 
     @property
     def recorded(self) -> bool:
-        return self.request.startswith("{")
+        return self.request.startswith(PLAN)
 
     def check_gradients(self) -> None:
         if self.recorded and _library.record("", self.request)["backward"] is None:

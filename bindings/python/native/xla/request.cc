@@ -73,7 +73,8 @@ Topology Request::topology() const {
 }
 
 Result<Request> parse_request(std::string_view text) {
-  if (text.starts_with('{')) return request_of_plan(text);
+  constexpr std::string_view kPlan = "plan=";
+  if (text.starts_with(kPlan)) return request_of_plan(text.substr(kPlan.size()));
   Request request;
   while (!text.empty()) {
     const std::string_view pair = text.substr(0, text.find(' '));

@@ -12,7 +12,7 @@
 namespace longspan::xla {
 
 /// Written as `key=value` pairs separated by spaces, like a problem; every key has a default. Or
-/// the bytes of a plan, which say all of it.
+/// `plan=` and the bytes of a plan, which say all of it.
 struct Request {
   int ranks = 1;                   // "ranks"
   std::string strategy = "ring";   // "strategy": ring or all_gather; unused by one rank

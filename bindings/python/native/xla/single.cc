@@ -60,7 +60,7 @@ Result<std::shared_ptr<SingleCall>> SingleCall::make(const Asked& asked) {
   LONGSPAN_TRY(Engines* const engines, Engines::of(asked.ordinal));
   LONGSPAN_TRY(const std::unique_ptr<Engine> engine, engines->make(options_of(request)));
   LONGSPAN_TRY(std::shared_ptr<const Call> call,
-               request.plan ? engine->load(asked.request) : engine->prepare(problem));
+               request.plan ? engine->load(request.plan->to_bytes()) : engine->prepare(problem));
   return std::shared_ptr<SingleCall>(new SingleCall(std::move(call), *engines));
 }
 
