@@ -1,5 +1,7 @@
 """``attention``: from keyword arguments to a static problem and arrays."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -8,9 +10,9 @@ from longspan._errors import InvalidArgument
 from longspan._problem import bias_key
 from longspan.jax import _axes, _library, _local, _sharded
 from longspan.jax._call_plan import CallPlan
-from longspan.jax._lengths import LAYOUTS
+from longspan.jax._lengths import LAYOUTS, Integers
 from longspan.jax._settled import Settled, spec_for, spec_of
-from longspan.jax._spec import DTYPES, Spec, accumulator
+from longspan.jax._spec import DTYPES, AxisName, Spec, accumulator
 
 
 def _dtype_name(q, k, v) -> str:
@@ -134,36 +136,36 @@ def _on_one(spec: Spec, q, k, v, sides):
 
 
 def attention(
-    q,
-    k,
-    v,
+    q: jax.Array,
+    k: jax.Array,
+    v: jax.Array,
     *,
     causal: bool = False,
     align: str | None = None,
     window: tuple[int, int] | int | None = None,
-    prefix=None,
+    prefix: Integers | None = None,
     chunk: int = 0,
     scale: float | None = None,
     softcap: float = 0.0,
-    sinks=None,
-    alibi=False,
-    bias=None,
+    sinks: jax.Array | str | None = None,
+    alibi: jax.Array | bool = False,
+    bias: jax.Array | None = None,
     dropout: float = 0.0,
-    dropout_key=None,
-    lengths=None,
-    kv_lengths=None,
-    cu_seqlens=None,
-    cu_seqlens_kv=None,
+    dropout_key: jax.Array | None = None,
+    lengths: Integers | None = None,
+    kv_lengths: Integers | None = None,
+    cu_seqlens: Integers | None = None,
+    cu_seqlens_kv: Integers | None = None,
     layout: str = "bshd",
     return_lse: bool = False,
     return_max_logit: bool = False,
     forward_provider: str = "auto",
     backward_provider: str = "auto",
-    axis_name=None,
+    axis_name: AxisName = None,
     strategy: str = "ring",
     partition: str = "contiguous",
     plan: CallPlan | None = None,
-):
+) -> Any:
     """Exact attention, differentiable in q, k, v, sinks and bias.
 
     Works under ``jit``, ``grad``, ``vmap``, ``jax.checkpoint`` and, with ``axis_name``, inside

@@ -1,10 +1,12 @@
 """A whole problem, and what was chosen for it."""
 
+from typing import Any
+
 from longspan._errors import InvalidArgument
 from longspan._problem import canonical_problem, problem_text
 from longspan.jax import _library
 from longspan.jax._plan import Plan
-from longspan.jax._spec import PER_SEQUENCE, PLAN, Spec, fields_of
+from longspan.jax._spec import PER_SEQUENCE, PLAN, AxisName, Spec, fields_of
 
 # Values of each call that a program has no place for.
 _NOT_HERE = ("device_lengths", "page")
@@ -44,7 +46,7 @@ class CallPlan(Plan):
         forward_provider: str = "auto",
         backward_provider: str = "auto",
         gradients: bool = True,
-        **problem,
+        **problem: Any,
     ):
         """Chooses for a problem, and prepares it.
 
@@ -78,10 +80,10 @@ class CallPlan(Plan):
         """The plan for ``from_bytes``, here or elsewhere, in any front end of longspan."""
         return self._bytes.encode()
 
-    def arguments(self, batch: int = 1) -> dict:
+    def arguments(self, batch: int = 1) -> dict[str, Any]:
         return {"plan": self}
 
-    def spec(self, axis_name) -> Spec:
+    def spec(self, axis_name: AxisName) -> Spec:
         """What ``attention`` computes by this plan."""
         if (axis_name is None) != (self.ranks == 1):
             raise InvalidArgument(

@@ -1,12 +1,15 @@
 """Which rows each device of a mesh axis holds."""
 
+from typing import Any
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from longspan._errors import InvalidArgument
 from longspan._problem import canonical_problem, problem_text
 from longspan.jax import _library
-from longspan.jax._lengths import packed_lengths
+from longspan.jax._lengths import Integers, packed_lengths
 
 
 class Plan:
@@ -27,13 +30,13 @@ class Plan:
         *,
         seq: int | None = None,
         kv_seq: int | None = None,
-        cu_seqlens=None,
-        cu_seqlens_kv=None,
+        cu_seqlens: Integers | None = None,
+        cu_seqlens_kv: Integers | None = None,
         partition: str = "auto",
         causal: bool = False,
         align: str | None = None,
         window: tuple[int, int] | int | None = None,
-        prefix=None,
+        prefix: Integers | None = None,
         chunk: int = 0,
     ):
         """A dense sequence of ``seq`` queries, or a pack that ``cu_seqlens`` cuts up.
@@ -87,7 +90,7 @@ class Plan:
         """The position inside its sequence of each row of all devices, for RoPE; 0 for padding."""
         return self._table(side, column=2, padding=0)
 
-    def shard(self, x, side: str = "q", axis: int | None = None):
+    def shard(self, x: jax.Array, side: str = "q", axis: int | None = None) -> jax.Array:
         """A global array in the order in which devices hold its rows, to be cut into equal parts
         by ``shard_map`` (``PartitionSpec`` with the mesh axis at ``axis``). Padding is 0.
 
@@ -101,7 +104,7 @@ class Plan:
         return jnp.take(x, np.where(inside, indices, x.shape[axis]), axis=axis, mode="fill",
                         fill_value=0)
 
-    def unshard(self, x, side: str = "q", axis: int | None = None):
+    def unshard(self, x: jax.Array, side: str = "q", axis: int | None = None) -> jax.Array:
         """The reverse of ``shard``."""
         axis = self._axis(axis)
         indices = self.indices(side)
@@ -111,7 +114,7 @@ class Plan:
         places[indices[inside]] = np.flatnonzero(inside)
         return jnp.take(x, places, axis=axis)
 
-    def arguments(self, batch: int = 1) -> dict:
+    def arguments(self, batch: int = 1) -> dict[str, Any]:
         """What ``attention`` must be told beside q, k, v and the axis: partition, mask and
         lengths; ``batch`` sequences where the plan is dense."""
         arguments = {"partition": self.partition, **self._mask}

@@ -1,6 +1,7 @@
 """What is static of one attention call."""
 
 import dataclasses
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +10,8 @@ from longspan._errors import Unsupported
 from longspan.jax import _library
 
 DTYPES = {"f64": jnp.float64, "f32": jnp.float32, "f16": jnp.float16, "bf16": jnp.bfloat16}
+
+AxisName: TypeAlias = str | tuple[str, ...] | None
 
 PLAN = "plan="  # what a request that is a plan begins with
 
@@ -36,7 +39,7 @@ class Spec:
     problem: str
     layout: str
     request: str
-    axis: str | tuple | None = None
+    axis: AxisName = None
 
     @property
     def fields(self) -> dict:

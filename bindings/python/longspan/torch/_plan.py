@@ -3,11 +3,16 @@
 import itertools
 import math
 import weakref
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from longspan import _native
+from longspan.torch._group import Group
 from longspan.torch._shard import shard, unshard
+
+if TYPE_CHECKING:
+    from longspan.torch._engine import Engine
 
 _ALIGNMENT = 64  # of saved buffers and workspace
 
@@ -46,7 +51,7 @@ class Plan:
         workspace_bytes: of forward and of backward.
     """
 
-    def __init__(self, engine, call):
+    def __init__(self, engine: "Engine", call: Any):
         """`Engine.plan` and `from_bytes` make plans."""
         self.engine = engine
         self.number = next(_numbers)
@@ -78,13 +83,15 @@ class Plan:
         self._row_maps: dict = {}
 
     def to_bytes(self) -> bytes:
-        """The plan for `from_bytes`, here or elsewhere, in any front end of longspan; the same bytes
-        on every rank. Raises `longspan.Unsupported` where a provider chooses anew in every process.
+        """The plan for `from_bytes`, here or elsewhere, in any front end of longspan; the same on
+        every rank. Raises `longspan.Unsupported` where a provider chooses anew in every process.
         """
         return bytes(_native.plan_bytes(self.call))
 
     @staticmethod
-    def from_bytes(data: bytes, group=None, device="cpu") -> "Plan":
+    def from_bytes(
+        data: bytes, group: Group = None, device: torch.device | str = "cpu"
+    ) -> "Plan":
         """The plan that `to_bytes` wrote, on the engine of a group and device (`engine_of`).
         Collective when it is new.
 
@@ -113,7 +120,7 @@ class Plan:
         write(self.call, side, rank, rows)
         return rows
 
-    def rows_of(self, side: str, device) -> tuple[torch.Tensor, torch.Tensor]:
+    def rows_of(self, side: str, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
         """On ``device``: global rows of this rank's rows, and the place of each global row in the
         concatenation of all ranks' rows."""
         maps = self._row_maps
