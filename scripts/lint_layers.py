@@ -41,6 +41,7 @@ PUBLIC_OWNER = {
     "communicator.h": "comm",
     "schedule.h": "schedule",
     "engine.h": "plan",
+    "plan_record.h": "engine",
     "c_api.h": "engine",
     "longspan.h": "engine",
 }
@@ -48,7 +49,7 @@ PUBLIC_OWNER = {
 # Third-party headers, by prefix, and the folders that wrap them.
 THIRD_PARTY = {
     "fmt/": ["src", "tools", "tests", "bench"],
-    "nlohmann/": ["src/schedule", "tools", "tests", "bench"],
+    "nlohmann/": ["src/schedule", "src/engine", "tools", "tests", "bench"],
     # A test is a program that has initialised MPI itself.
     "mpi.h": ["src/comm/mpi", "tests/comm"],
     "hwy/": ["src/providers/cpu", "tests/providers"],

@@ -190,6 +190,7 @@ Map<String, int64_t> counters(const EngineRef& engine) {
           {String("bytes_sent_backward"), counted.bytes_sent_backward},
           {String("attend_launches"), counted.attend_launches},
           {String("fill_steps"), counted.fill_steps},
+          {String("selections"), counted.selections},
           {String("plan_hits"), plans.hits},
           {String("plan_builds"), plans.builds},
           {String("plan_evictions"), plans.evictions}};

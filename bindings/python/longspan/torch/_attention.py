@@ -1,6 +1,8 @@
 """The attention function."""
 
 import math
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import torch
 
@@ -10,9 +12,11 @@ from longspan._problem import bias_key
 from longspan.torch import _arguments
 from longspan.torch._autograd import attend, attend_plain
 from longspan.torch._calls import Values
-from longspan.torch._group import process_group
+from longspan.torch._group import Group, process_group
 from longspan.torch._plan import Plan
 from longspan.torch._traced import plan_of
+
+Lengths: TypeAlias = Sequence[int] | torch.Tensor | None
 
 # The extents to swap for [batch, seq, heads, dim].
 _SWAPPED = {"bshd": (), "sbhd": (0, 1), "bhsd": (1, 2), "thd": ()}
@@ -26,7 +30,7 @@ def attention(
     causal: bool = False,
     align: str | None = None,
     window: tuple[int, int] | int | None = None,
-    prefix=None,
+    prefix: Sequence[int] | None = None,
     chunk: int = 0,
     scale: float | None = None,
     softcap: float = 0.0,
@@ -35,19 +39,19 @@ def attention(
     bias: torch.Tensor | None = None,
     dropout: float = 0.0,
     dropout_rng: tuple[int, int] | None = None,
-    cu_seqlens=None,
-    cu_seqlens_kv=None,
-    lengths=None,
-    kv_lengths=None,
+    cu_seqlens: Lengths = None,
+    cu_seqlens_kv: Lengths = None,
+    lengths: Lengths = None,
+    kv_lengths: Lengths = None,
     layout: str = "bshd",
-    group=None,
+    group: Group = None,
     options: Options | None = None,
     plan: Plan | None = None,
     actual_lengths: torch.Tensor | None = None,
     actual_kv_lengths: torch.Tensor | None = None,
     return_lse: bool = False,
     return_max_logit: bool = False,
-):
+) -> Any:
     """Exact attention, softmax(scale q k^T + ...) v, whole or as one rank of a group.
 
     Under a group q, k and v are this rank's rows (`Plan.shard`) and the call is collective; lengths

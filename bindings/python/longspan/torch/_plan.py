@@ -3,11 +3,16 @@
 import itertools
 import math
 import weakref
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from longspan import _native
+from longspan.torch._group import Group
 from longspan.torch._shard import shard, unshard
+
+if TYPE_CHECKING:
+    from longspan.torch._engine import Engine
 
 DTYPES = {
     torch.float64: "f64",
@@ -37,12 +42,13 @@ class Plan:
         workspace_bytes: of forward and of backward.
     """
 
-    def __init__(self, engine, text: str):
+    def __init__(self, engine: "Engine", call: Any):
+        """`Engine.plan` and `from_bytes` make plans."""
         self.engine = engine
         self.number = next(_numbers)
         NUMBERED[self.number] = self
         self.ranks = engine.ranks
-        self.call = engine.prepare(text)
+        self.call = call
         facts = _native.describe(self.call)
         self.problem = str(facts["problem"])
         self.partition = str(facts["partition"])
@@ -70,6 +76,26 @@ class Plan:
         self.accumulator = torch.float64 if self.dtype == "f64" else torch.float32
         self._row_maps: dict = {}
 
+    def to_bytes(self) -> bytes:
+        """The plan for `from_bytes`, here or elsewhere, in any front end of longspan; the same on
+        every rank. Raises `longspan.Unsupported` where a provider chooses anew in every process.
+        """
+        return bytes(_native.plan_bytes(self.call))
+
+    @staticmethod
+    def from_bytes(
+        data: bytes, group: Group = None, device: torch.device | str = "cpu"
+    ) -> "Plan":
+        """The plan that `to_bytes` wrote, on the engine of a group and device (`engine_of`).
+        Collective when it is new.
+
+        Nothing is chosen anew. Raises `longspan.InvalidArgument` for bytes that are damaged, and
+        for plans of other ranks, devices, providers or versions of longspan.
+        """
+        from longspan.torch._engine import engine_of
+
+        return engine_of(group, device).load(data)
+
     def local_shape(self, side: str = "q") -> tuple[int, int]:
         """(batch, seq) of this rank's tensors: ``side`` is q (also o) or k (also v)."""
         return tuple(_native.shard_shape(self.call, side, self.engine.rank))
@@ -88,7 +114,7 @@ class Plan:
         write(self.call, side, rank, rows)
         return rows
 
-    def rows_of(self, side: str, device) -> tuple[torch.Tensor, torch.Tensor]:
+    def rows_of(self, side: str, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
         """On ``device``: global rows of this rank's rows, and the place of each global row in the
         concatenation of all ranks' rows."""
         maps = self._row_maps
