@@ -108,6 +108,11 @@ run_tests() {  # program
 shopt -s nullglob
 one_gpu=(build/gpu/tests/gpu/*_test build/gpu/tests/gpu/{cudnn,peer}/*_test)
 two_gpus=(build/gpu/tests/gpu/nccl/*_test)
+if [ -f build/store/store.json ]; then
+  one_gpu+=(build/gpu/tests/gpu/prepared/*_test)
+else
+  echo "not run: tests of prepared kernels, which need build/store (scripts/prepared_store.sh)"
+fi
 [ ${#one_gpu[@]} -gt 0 ] || { echo "gpu_test.sh: build/gpu has no GPU tests" >&2; exit 1; }
 for program in "${one_gpu[@]}"; do run_tests "$program"; done
 if [ "$gpus" -gt 1 ]; then

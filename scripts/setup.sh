@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that building and testing need, and checks their versions. It also
 # unpacks headers that Debian has not: of XLA's FFI and, where CUDA code can be built, those of
-# cudnn-frontend and NCCL. Prints nothing when everything is there.
+# cudnn-frontend, NCCL and TVM-FFI. Prints nothing when everything is there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,8 +12,8 @@ usage: scripts/setup.sh [--build-only]
 Checks that the packages longspan needs are installed, and installs those that are missing with
 apt-get (through sudo when not root). The versions stated are lower bounds: those of Debian 12.
 The headers of XLA's FFI (for longspan.jax) and, where nvcc is found, those of cudnn-frontend (for
-the provider cudnn) and of NCCL (for the communicator nccl) are downloaded from PyPI into
-build/deps.
+the provider cudnn), of NCCL (for the communicator nccl) and of TVM-FFI (for the provider prepared)
+are downloaded from PyPI into build/deps.
 
   --build-only   only what building and running the command line needs, not the tests' packages
 TEXT
@@ -61,6 +61,9 @@ nvdisasm_sha256=5a7acf77c55d6d2911ed6155d4d5bc156ffadf9df7a68a89b0c1155f4b13688c
 jaxlib_version=0.10.2
 jaxlib_sha256=1faca3c5d4662cb4a6130a68105d68bb520764817e165d6eebfd6786c0d1f30f
 xla_ffi_dir=build/deps/xla-ffi-$jaxlib_version
+tvm_ffi_version=0.1.15.post2
+tvm_ffi_sha256=8ecebe749834f6ac0f2693d5964acf9ac75d0bc26e6ba64c46eb7ab00ea50fac
+tvm_ffi_dir=build/deps/tvm-ffi-$tvm_ffi_version
 
 packages=$build_packages$test_packages
 case "${1:-}" in
@@ -101,15 +104,16 @@ missing_headers() {  # names what fetch_NAME gets
   command -v nvcc > /dev/null || [ -x /usr/local/cuda/bin/nvcc ] || return 0
   [ -f "$frontend_dir/include/cudnn_frontend.h" ] || echo frontend
   [ -f "$nccl_dir/include/nccl.h" ] || echo nccl
+  [ -f "$tvm_ffi_dir/lib/libtvm_ffi.so" ] || echo tvm_ffi
   [ -x /usr/local/cuda/bin/cuobjdump ] || command -v cuobjdump > /dev/null ||
     [ -x "$cuda_tools_dir/nvdisasm" ] || echo cuda_tools
 }
 
 # Wheels are taken for their headers alone, so one of any Python does: always the same file.
 # $1: package==version, $2: sha256, $3: folder for header folder $4 of the wheel and license $5, $6:
-# what is not built without it, then further arguments for pip.
+# what is not built without it, then further arguments for pip. $library: a file that tests link.
 fetch_headers() {
-  local wheel=$1 sha256=$2 folder=$3 headers=$4 license=$5 without=$6 work
+  local wheel=$1 sha256=$2 folder=$3 headers=$4 license=$5 without=$6 library=${library:-} work
   shift 6
   work=$(mktemp -d)
   echo "setup.sh: downloading the headers of $wheel"
@@ -122,6 +126,7 @@ fetch_headers() {
     rm -rf "$folder/include"
     mv "$work"/wheel/*.dist-info/licenses/"$license" "$folder/LICENSE.txt"
     mv "$work/wheel/$headers" "$folder/include"
+    if [ -n "$library" ]; then install -D -t "$folder/lib" "$work/wheel/$library"; fi
   else
     echo "setup.sh: no headers of $wheel: $without will not be built" >&2
   fi
@@ -137,6 +142,13 @@ fetch_frontend() {
 fetch_nccl() {
   fetch_headers "nvidia-nccl-cu13==$nccl_version" "$nccl_sha256" "$nccl_dir" \
     nvidia/nccl/include License.txt "the communicator nccl" --platform manylinux_2_18_x86_64
+}
+
+fetch_tvm_ffi() {
+  library=tvm_ffi/lib/libtvm_ffi.so fetch_headers "apache-tvm-ffi==$tvm_ffi_version" \
+    "$tvm_ffi_sha256" "$tvm_ffi_dir" tvm_ffi/include LICENSE "the provider prepared" \
+    --implementation cp --python-version 3.11 --abi cp311 --platform manylinux_2_28_x86_64 \
+    --platform manylinux_2_24_x86_64 --platform manylinux_2_17_x86_64
 }
 
 fetch_xla_ffi() {

@@ -35,8 +35,9 @@ enum class DeclineCode {
   kModification,
   kDeviceLengths,
   kDevice,
-  kNotBuilt,  // not compiled in; the detail names the CMake option
-  kOff,       // barred by routing
+  kNotPrepared,  // no build in the store; the detail has the command that makes one
+  kNotBuilt,     // not compiled in; the detail names the CMake option
+  kOff,          // barred by routing
 };
 
 std::string_view name(DeclineCode code);  // "dtype", "head_dim", ...

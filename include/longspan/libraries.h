@@ -13,6 +13,11 @@ namespace longspan {
 /// invalid_argument once cuDNN has been looked for, unsupported when built without it. Thread-safe.
 Status set_cudnn_path(const std::string& path);
 
+/// The folder with prepared kernels (see docs/kernels/prepared.md) that the provider prepared uses;
+/// without one it declines. invalid_argument once another one has been read, unsupported when built
+/// without it. Thread-safe.
+Status set_prepared_store(const std::string& folder);
+
 /// Those that were opened so far, in order: "cuDNN 9.19.0 (/usr/lib/libcudnn.so.9)". Thread-safe.
 std::vector<std::string> opened_libraries();
 

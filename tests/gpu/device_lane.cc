@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "gpu/device_tensors.h"
@@ -27,8 +29,10 @@ bool on_devices(const Provider& provider) {
                             .capacity_k = 128};
   const Verdict verdict = provider.consider(problem, pretended());
   const Decline* const decline = declined(verdict);
-  return decline == nullptr ||
-         (decline->code != DeclineCode::kDevice && decline->code != DeclineCode::kNotBuilt);
+  if (decline == nullptr) return true;
+  constexpr DeclineCode kElsewhere[] = {DeclineCode::kDevice, DeclineCode::kNotBuilt,
+                                        DeclineCode::kNotPrepared};
+  return std::ranges::find(kElsewhere, decline->code) == std::end(kElsewhere);
 }
 
 std::vector<const Provider*> selected(bool (*wanted)(const Provider&)) {

@@ -63,6 +63,11 @@ TEST(CommandLine, LargeSeedsAndJsonToStandardOutput) {
   EXPECT_EQ(run.json, "-");
 }
 
+TEST(CommandLine, WherePreparedKernelsAre) {
+  EXPECT_EQ(parsed({"run"}).prepared, "");
+  EXPECT_EQ(parsed({"run", "--prepared", "lib/store"}).prepared, "lib/store");
+}
+
 TEST(CommandLine, WhereCudnnIs) {
   EXPECT_EQ(parsed({"run"}).cudnn, "");
   EXPECT_EQ(parsed({"run", "--cudnn", "lib/cudnn"}).cudnn, "lib/cudnn");

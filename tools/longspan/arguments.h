@@ -26,6 +26,7 @@ struct Arguments {
   std::string rates;
   std::string communicator = "threads";
   std::string device = "cpu";  // or "cuda", "cuda:1", ...
+  std::string prepared;        // folder; empty: no prepared kernels
   std::string cudnn;           // file or directory; empty: where the loader finds it
   std::string check = "fp64";
   std::string format = "markdown";

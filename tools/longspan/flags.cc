@@ -78,6 +78,9 @@ constexpr const char* kDeviceHelp =
 constexpr const char* kCudnnHelp =
     "file or directory of cuDNN (default: where the loader finds libcudnn.so.9)";
 
+constexpr const char* kPreparedHelp =
+    "folder that longspan prepare wrote (default: no prepared kernels)";
+
 constexpr const char* kPlannedDeviceHelp =
     "cpu; cuda: as on GPUs, which need not be there (default cpu)";
 
@@ -107,6 +110,7 @@ CLI::App* add_run(CLI::App& app, Raw& raw) {
       "node, threads or nccl between nodes (default threads)");
   run->add_option("--device", raw.arguments.device, kDeviceHelp);
   run->add_option("--cudnn", raw.arguments.cudnn, kCudnnHelp);
+  run->add_option("--prepared", raw.arguments.prepared, kPreparedHelp);
   run->add_option("--check", raw.arguments.check,
                   "fp64: every element against float64 attention; none (default fp64)");
   run->add_option(
@@ -124,6 +128,7 @@ void add_bench(CLI::App& app, Raw& raw) {
   bench->add_option("--seed", raw.seed, "seed of random inputs (default 0, or that of --input)");
   bench->add_option("--device", raw.arguments.device, kDeviceHelp);
   bench->add_option("--cudnn", raw.arguments.cudnn, kCudnnHelp);
+  bench->add_option("--prepared", raw.arguments.prepared, kPreparedHelp);
   bench->add_option("--communicator", raw.arguments.communicator,
                     "threads, peer, nccl, composite, as in run (default threads)");
   bench->add_option("--check", raw.arguments.check,
@@ -150,7 +155,7 @@ constexpr std::pair<const char*, const char*> kValueNames[] = {
     {"--plot", "FILE"},      {"--format", "NAME"},       {"--device", "NAME"},
     {"--cudnn", "PATH"},     {"--warm", "SECONDS"},      {"--warmup", "N"},
     {"--iterations", "N"},   {"--promise", "NAME"},      {"--guards", "NAME"},
-    {"--plan", "FILE"},      {"--save-plan", "FILE"},
+    {"--plan", "FILE"},      {"--save-plan", "FILE"},    {"--prepared", "DIR"},
 };
 
 void name_values(CLI::App& app) {
@@ -204,6 +209,8 @@ void add_commands(CLI::App& app, Raw& raw) {
   support->add_option("--format", raw.arguments.format, "markdown or json (default markdown)");
   support->add_option("--json", raw.arguments.json,
                       "write the matrix as JSON to FILE, or - for standard output");
+  app.add_subcommand("prepare",
+                     "Compile kernels of other packages into a store (a Python program)");
   name_values(app);
 }
 

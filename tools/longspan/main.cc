@@ -16,6 +16,7 @@
 #include "arguments.h"
 #include "commands.h"
 #include "output_file.h"
+#include "prepare.h"
 
 namespace longspan::tool {
 namespace {
@@ -168,5 +169,9 @@ int main_words(const Words& words) {
 
 int main(int argc, char** argv) {
   setenv("NCCL_NVLS_ENABLE", "0", 1);  // what the nccl communicator asks of its process
-  return longspan::tool::main_words(std::vector<std::string>(argv + 1, argv + argc));
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  if (!words.empty() && words.front() == "prepare") {
+    return longspan::tool::become_prepare({words.begin() + 1, words.end()});
+  }
+  return longspan::tool::main_words(words);
 }

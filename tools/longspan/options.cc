@@ -58,6 +58,7 @@ Result<std::vector<Device>> make_devices(const Arguments& arguments, int ranks, 
   const std::string& text = arguments.device;
   const auto count = static_cast<size_t>(ranks);
   if (!arguments.cudnn.empty()) LONGSPAN_CHECK_OK(set_cudnn_path(arguments.cudnn));
+  if (!arguments.prepared.empty()) LONGSPAN_CHECK_OK(set_prepared_store(arguments.prepared));
   if (text == "cpu") return std::vector<Device>(count, cpu_device(threads));
   const Error usage{ErrorCode::kInvalidArgument,
                     fmt::format("--device {}: cpu, cuda or cuda:N is needed", text), "usage"};

@@ -15,6 +15,7 @@ from longspan._errors import (
     TimedOut,
     Unsupported,
 )
+from longspan._libraries import set_prepared_store
 from longspan._native import version as _version
 from longspan._options import Options
 from longspan._problem import canonical_problem, problem_text
@@ -37,6 +38,7 @@ __all__ = [
     "explain",
     "problem_text",
     "schedule",
+    "set_prepared_store",
     "simulate",
     "support",
 ]

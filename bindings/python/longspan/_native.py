@@ -35,6 +35,7 @@ _module = _load()
 version = _module.version
 canonical_problem = _module.canonical_problem
 report = _module.report
+set_prepared_store = _module.set_prepared_store
 threads_communicators = _module.threads_communicators
 callback_communicator = _module.callback_communicator
 peer_communicator = _module.peer_communicator

@@ -1,0 +1,15 @@
+"""Where libraries and stores of others are."""
+
+import os
+
+from longspan import _native
+
+
+def set_prepared_store(folder: str | os.PathLike) -> None:
+    """Names the store that ``longspan prepare`` made: the provider ``prepared`` runs its kernels.
+
+    Raises:
+        longspan.InvalidArgument: another store is in use already.
+        longspan.Unsupported: longspan was built without the provider.
+    """
+    _native.set_prepared_store(os.fspath(folder))

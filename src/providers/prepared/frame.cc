@@ -1,0 +1,156 @@
+#include "providers/prepared/frame.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "providers/prepared/errors.h"
+
+namespace longspan::prepared {
+namespace {
+
+using What = Given::What;
+
+TVMFFIAny any(int32_t type) {
+  TVMFFIAny result{};
+  result.type_index = type;
+  return result;
+}
+
+TVMFFIAny any_int(int64_t value) {
+  TVMFFIAny result = any(kTVMFFIInt);
+  result.v_int64 = value;
+  return result;
+}
+
+TVMFFIAny any_float(double value) {
+  TVMFFIAny result = any(kTVMFFIFloat);
+  result.v_float64 = value;
+  return result;
+}
+
+TVMFFIAny any_pointer(void* value) {
+  TVMFFIAny result = any(kTVMFFIOpaquePtr);
+  result.v_ptr = value;
+  return result;
+}
+
+DLDataType type_of(Element element) {
+  switch (element) {
+    case Element::kF16: return {kDLFloat, 16, 1};
+    case Element::kBF16: return {kDLBfloat, 16, 1};
+    case Element::kF32: return {kDLFloat, 32, 1};
+    case Element::kI32: return {kDLInt, 32, 1};
+  }
+  return {};
+}
+
+bool is_tuple(const BoundSlot& bound) { return bound.slot.items > 0; }
+
+}  // namespace
+
+Status fits_frame(std::span<const BoundSlot> slots) {
+  const auto tensors = static_cast<size_t>(
+      std::ranges::count_if(slots, [](const BoundSlot& s) { return s.slot.kind == "tensor"; }));
+  const auto tuples = static_cast<size_t>(std::ranges::count_if(slots, is_tuple));
+  if (slots.size() <= kMostSlots && tensors <= kMostTensors && tuples <= kMostTuples) return {};
+  return refused(fmt::format("{} slots, {} tensors, {} tuples: at most {}, {} and {} are supported",
+                             slots.size(), tensors, tuples, kMostSlots, kMostTensors, kMostTuples));
+}
+
+Status Frame::fill(std::span<const BoundSlot> slots, std::span<const Given> given,
+                   const Values& values) {
+  used_tensors_ = used_tuples_ = 0;
+  count_ = static_cast<int32_t>(slots.size());
+  for (size_t i = 0; i < slots.size(); ++i) {
+    LONGSPAN_TRY(arguments_[i], argument(slots[i], given[i], values));
+  }
+  return {};
+}
+
+Result<TVMFFIAny> Frame::argument(const BoundSlot& bound, const Given& given,
+                                  const Values& values) {
+  const Slot& slot = bound.slot;
+  switch (given.what) {
+    case What::kNone: return any(kTVMFFINone);
+    case What::kNones: return nones(slot.items);
+    case What::kNumbers:
+      if (is_tuple(bound)) {
+        return tuple(std::span(given.numbers).first(static_cast<size_t>(slot.items)));
+      }
+      return any_int(given.numbers[0]);
+    case What::kOperand:
+      if (slot.kind == "tensor") return tensor(slot, given.name, values);
+      // Addresses of what is not given are 0.
+      if (slot.kind == "int64" || values[given.name].data == nullptr) {
+        return any_int(reinterpret_cast<int64_t>(values[given.name].data));
+      }
+      return any_pointer(values[given.name].data);
+    case What::kStrides: return tuple(std::span(values[given.name].strides).first<3>());
+    case What::kScale: return any_float(values.scale);
+    case What::kScaleLog2: return any_float(values.scale * std::numbers::log2e);
+    case What::kInverseScale: return any_float(values.scale == 0 ? 1 : 1 / values.scale);
+    case What::kOne: return any_float(1);
+    case What::kLeft: return any_int(values.left);
+    case What::kRight: return any_int(values.right);
+    case What::kSizes: return tuple(values.sizes);
+    case What::kTokensQ: return any_int(values.tokens_q);
+    case What::kStream: return any_pointer(values.stream.handle);
+    case What::kStep: break;
+  }
+  return invalid(fmt::format("slot {} is given nothing", slot.name));
+}
+
+Result<TVMFFIAny> Frame::tensor(const Slot& slot, Name operand_name, const Values& values) {
+  const Operand& operand = values[operand_name];
+  if (operand.data == nullptr) {
+    return invalid(
+        fmt::format("slot {} needs {}, which is not given", slot.name, name(operand_name)));
+  }
+  if (operand.rank != slot.rank || name(operand.element) != slot.dtype) {
+    return invalid(fmt::format("slot {} takes {} of rank {}, {} is {} of rank {}", slot.name,
+                               slot.dtype, slot.rank, name(operand_name), name(operand.element),
+                               operand.rank));
+  }
+  DLTensor& t = tensors_[used_tensors_++];
+  t = {.data = operand.data,
+       .device = {kDLCUDA, values.ordinal},
+       .ndim = operand.rank,
+       .dtype = type_of(operand.element),
+       .shape = const_cast<int64_t*>(operand.shape.data()),
+       .strides = const_cast<int64_t*>(operand.strides.data()),
+       .byte_offset = 0};
+  TVMFFIAny result = any(kTVMFFIDLTensorPtr);
+  result.v_ptr = &t;
+  return result;
+}
+
+Frame::Tuple& Frame::next_tuple(int64_t size) {
+  Tuple& t = tuples_[used_tuples_++];
+  t.header = {};
+  // Counted high enough that no release ever frees it.
+  t.header.combined_ref_count = (uint64_t{1} << 32) | (uint64_t{1} << 30);
+  t.header.type_index = kTVMFFIArray;
+  t.cell = {.data = t.items.data(), .size = size, .capacity = size, .data_deleter = nullptr};
+  return t;
+}
+
+TVMFFIAny Frame::tuple(std::span<const int64_t> numbers) {
+  Tuple& t = next_tuple(static_cast<int64_t>(numbers.size()));
+  std::ranges::transform(numbers, t.items.begin(), any_int);
+  TVMFFIAny result = any(kTVMFFIArray);
+  result.v_obj = &t.header;
+  return result;
+}
+
+TVMFFIAny Frame::nones(int64_t count) {
+  Tuple& t = next_tuple(count);
+  std::ranges::fill(t.items, any(kTVMFFINone));
+  TVMFFIAny result = any(kTVMFFIArray);
+  result.v_obj = &t.header;
+  return result;
+}
+
+}  // namespace longspan::prepared

@@ -1,0 +1,55 @@
+#include "providers/prepared/prepared.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+#include <variant>
+
+#include "providers/prepared/choose.h"
+#include "providers/prepared/plan.h"
+#include "providers/prepared/rules.h"
+#include "providers/prepared/store.h"
+#include "providers/rules.h"
+
+namespace longspan {
+
+constinit const Prepared kPrepared;
+
+namespace {
+
+std::variant<prepared::Builds, Decline> chosen(const TileProblem& problem, const Device& device) {
+  if (auto decline = prepared::refusal(problem, device)) return *decline;
+  const Result<const prepared::Store*> store = prepared::store();
+  if (!store.ok()) return Decline{DeclineCode::kNotPrepared, store.error().message};
+  if (*store == nullptr) {
+    return Decline{DeclineCode::kNotPrepared,
+                   "no store of prepared kernels is named: make one with longspan prepare and name "
+                   "it by set_prepared_store() (longspan --prepared)"};
+  }
+  return prepared::choose(problem, **store);
+}
+
+}  // namespace
+
+Verdict Prepared::consider(const TileProblem& problem, const Device& device) const {
+  const auto found = chosen(problem, device);
+  if (const auto* const decline = std::get_if<Decline>(&found)) return *decline;
+  const auto& builds = std::get<prepared::Builds>(found);
+  const prepared::Manifest& first = builds.kernels().front()->manifest();
+  return Offer{.detail = fmt::format(
+                   "prepared:{}, {} and {} more of {}", prepared::name(builds.engine()), first.name,
+                   builds.kernels().size() - 1, first.path.substr(0, first.path.rfind('/'))),
+               .partials_16bit = true};
+}
+
+Result<std::shared_ptr<const Plan>> Prepared::prepare(const TileProblem& problem,
+                                                      const Device& device) const {
+  auto found = chosen(problem, device);
+  if (const auto* const decline = std::get_if<Decline>(&found)) {
+    LONGSPAN_CHECK_OK(preparable(*decline));
+  }
+  return std::shared_ptr<const Plan>(std::make_shared<prepared::PreparedPlan>(
+      problem, device.ordinal, std::get<prepared::Builds>(std::move(found))));
+}
+
+}  // namespace longspan
