@@ -59,6 +59,7 @@ THIRD_PARTY = {
               "src/guard", "tests/gpu", "tools/longspan"],
     "nvtx3/": ["src/cuda"],
     "cudnn_frontend": ["src/providers/cudnn", "tests/gpu/cudnn"],
+    "wgmma_instructions.cuh": ["src/providers/hopper/ptx"],  # written by generate_wgmma.py
     "CLI/": ["tools/longspan"],
     "gtest/": ["tests"],
     "gmock/": ["tests"],
