@@ -52,7 +52,7 @@ bool crosses(const TensorView& view, int64_t first, int64_t last) {
   return first < last && !even(view) && first / view.seq != (last - 1) / view.seq;
 }
 
-Result<Mapped> map_rows(const TensorView& view, int64_t column_blocks, int64_t box_rows) {
+Result<Mapped> map_rows(const TensorView& view, const Box& box) {
   static const auto encode =
       cuda::driver_function<decltype(cuTensorMapEncodeTiled)>("cuTensorMapEncodeTiled");
   if (!encode.ok()) return encode.error();
@@ -66,15 +66,14 @@ Result<Mapped> map_rows(const TensorView& view, int64_t column_blocks, int64_t b
   const cuuint64_t strides[] = {stride_bytes(v.seq, v.stride_seq), 128,
                                 stride_bytes(v.heads, v.stride_head),
                                 stride_bytes(v.batch, v.stride_batch)};
-  const cuuint32_t box[] = {64, static_cast<cuuint32_t>(box_rows),
-                            static_cast<cuuint32_t>(one_box ? column_blocks : 1), 1, 1};
+  const cuuint32_t sides[] = {64, static_cast<cuuint32_t>(box.rows),
+                              static_cast<cuuint32_t>(one_box ? box.blocks : 1), 1, 1};
   const cuuint32_t steps[] = {1, 1, 1, 1, 1};
-  Mapped result{.rows = static_cast<int32_t>(v.seq),
-                .boxes = static_cast<int32_t>(one_box ? 1 : column_blocks)};
+  Mapped result{.rows = static_cast<int32_t>(v.seq), .boxes = one_box ? 1 : box.blocks};
   const CUtensorMapDataType type =
       v.dtype == DType::kBF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
   const CUresult refused =
-      (*encode)(&result.map, type, 5, v.data, extents, strides, box, steps,
+      (*encode)(&result.map, type, 5, v.data, extents, strides, sides, steps,
                 CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (refused == CUDA_SUCCESS) return result;

@@ -5,6 +5,7 @@
 
 #include "longspan/status.h"
 #include "longspan/tensor.h"
+#include "providers/hopper/forward/kernels.h"
 #include "providers/hopper/forward/parameters.h"
 
 namespace longspan::hopper {
@@ -18,9 +19,8 @@ bool even(const TensorView& view);
 /// Whether rows [first, last) leave their batch entry, in a view that is not even.
 bool crosses(const TensorView& view, int64_t first, int64_t last);
 
-/// A tensor map of a mappable view of 16-bit elements, for tiles of `box_rows` rows and
-/// `column_blocks` times 64 columns; what lies outside the view reads as zeros.
-Result<Mapped> map_rows(const TensorView& view, int64_t column_blocks, int64_t box_rows);
+/// A tensor map of a mappable view of 16-bit elements; what lies outside the view reads as zeros.
+Result<Mapped> map_rows(const TensorView& view, const Box& box);
 
 /// As threads read and write it.
 RowView row_view(const TensorView& view);

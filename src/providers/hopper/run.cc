@@ -54,21 +54,21 @@ Result<TensorView> readable(const TensorView& view, std::span<const PlacedTile> 
 
 Status HopperPlan::map_inputs(const StagedWork& staged, const ForwardTiles& t, std::byte* workspace,
                               Parameters& p) const {
-  const int64_t columns = (staged.extents.dim + 63) / 64;
+  const Kernel& kernel = *staged.kernel;
   LONGSPAN_TRY(const TensorView q,
                readable(t.q, t.tiles, false, t.scale < 0, workspace + scratch_.q, t.stream));
-  LONGSPAN_TRY(p.q, map_rows(q, columns, 64));
+  LONGSPAN_TRY(p.q, map_rows(q, kernel.q));
   if (t.k.rows() == 0) {  // nothing is seen, but something must be mapped
-    LONGSPAN_TRY(p.k, map_rows(q, columns, staged.extents.keys));
-    p.v = p.k;
+    LONGSPAN_TRY(p.k, map_rows(q, kernel.k));
+    LONGSPAN_TRY(p.v, map_rows(q, kernel.v));
     return {};
   }
   LONGSPAN_TRY(const TensorView k,
                readable(t.k, t.tiles, true, false, workspace + scratch_.k, t.stream));
   LONGSPAN_TRY(const TensorView v,
                readable(t.v, t.tiles, true, false, workspace + scratch_.v, t.stream));
-  LONGSPAN_TRY(p.k, map_rows(k, columns, staged.extents.keys));
-  LONGSPAN_TRY(p.v, map_rows(v, columns, staged.extents.keys));
+  LONGSPAN_TRY(p.k, map_rows(k, kernel.k));
+  LONGSPAN_TRY(p.v, map_rows(v, kernel.v));
   return {};
 }
 
@@ -79,7 +79,7 @@ Status HopperPlan::map_results(const StagedWork& staged, const ForwardTiles& t,
   p.wide = aligned(t.o, problem_.features.whole ? 16 : 8);
   p.stores_by_tma = staged.kernel->stages_o && mappable(t.o);
   if (!p.stores_by_tma) return {};
-  LONGSPAN_TRY(p.o, map_rows(t.o, (staged.extents.dim + 63) / 64, 64));
+  LONGSPAN_TRY(p.o, map_rows(t.o, staged.kernel->q));
   return {};
 }
 

@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
 #include <vector>
+
+#include "providers/hopper/forward/kernels.h"
 
 namespace longspan::hopper {
 namespace {
@@ -38,6 +41,26 @@ TEST(HopperHeuristics, SixtyFourColumnsByHowManyBlocksThereAre) {
   EXPECT_EQ(shape_of(64, 8192, kFull, 32), Shape::kD64Keys96);  // 10.4 waves
   EXPECT_EQ(shape_of(64, 8192, kCausal), Shape::kD64Keys96);
   EXPECT_EQ(shape_of(64, 128, kCausal, 1), Shape::kD64Keys96);
+}
+
+/// What is said of a shape is what was compiled for it, once for each type and kind of results.
+TEST(HopperHeuristics, EveryShapeHasItsKernels) {
+  std::set<const void*> entries;
+  for (int i = 0; i < kShapes; ++i) {
+    const auto shape = static_cast<Shape>(i);
+    for (const DType dtype : {DType::kBF16, DType::kF16}) {
+      for (const bool whole : {false, true}) {
+        const Kernel& kernel = kernel_of(shape, dtype, whole);
+        entries.insert(kernel.entry);
+        EXPECT_EQ(kernel.rows, extents(shape).rows);
+        EXPECT_EQ(kernel.keys, extents(shape).keys);
+        EXPECT_EQ(kernel.q.blocks, (extents(shape).dim + 63) / 64);
+        EXPECT_LE(kernel.shared_bytes, 232448);
+        EXPECT_EQ(kernel.stages_o, whole && extents(shape).dim <= 128);
+      }
+    }
+  }
+  EXPECT_EQ(entries.size(), size_t{4 * kShapes});
 }
 
 TEST(HopperHeuristics, SectionsOfHeads) {

@@ -218,17 +218,13 @@ class Consumer {
     sum = quad_sum(sum);
     const Weight w[2] = {finish_row<C::kMerges>(p_, places[0], max.upper, sum.upper),
                          finish_row<C::kMerges>(p_, places[1], max.lower, sum.lower)};
-    if constexpr (C::kMerges) {
-      merge_rows(p_, o_, places, w, 0);
+    if constexpr (C::kMerges || C::kDirect) {
+      write_part<C>(p_, o_, places, w, 0);
     } else {
       scale_rows(o_, {w[0].mine, w[1].mine});
-      if constexpr (C::kDirect) {
-        store_rows<T>(p_, o_, places, 0);
-      } else {
-        stage_rows<T>(opaque(sm_.q) + buffer_of<C>(number) * C::kQBytes + group_ * C::kQGroupBytes +
-                          (threadIdx.x & 127) / 32 * 16 * 128,
-                      o_);
-      }
+      stage_rows<T>(opaque(sm_.q) + buffer_of<C>(number) * C::kQBytes + group_ * C::kQGroupBytes +
+                        (threadIdx.x & 127) / 32 * 16 * 128,
+                    o_);
     }
     if constexpr (!C::kDirect) {
       __syncwarp();

@@ -6,11 +6,18 @@
 
 namespace longspan::hopper {
 
+/// What one barrier step of TMA brings: rows of one head, `blocks` times 64 columns.
+struct Box {
+  int rows = 0;
+  int blocks = 0;
+};
+
 struct Kernel {
   const void* entry = nullptr;  // for the CUDA runtime; takes Parameters
   int threads = 0;
-  int shared_bytes = 0;   // dynamic ones
-  bool stages_o = false;  // whole results leave by TMA, where they lie so that it can
+  int shared_bytes = 0;  // dynamic ones
+  Box q, k, v;
+  bool stages_o = false;  // whole results leave by TMA in boxes like Q's, where it can reach them
 };
 
 /// The kernel of a shape for bf16 or f16, with whole or merged results.

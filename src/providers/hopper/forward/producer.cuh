@@ -2,25 +2,9 @@
 #pragma once
 
 #include "providers/hopper/forward/shared.cuh"
-#include "providers/hopper/ptx/tma.cuh"
 #include "providers/hopper/ptx/wgmma.cuh"
 
 namespace longspan::hopper {
-
-/// Loads the box of `tensor` that begins at a row of a head, `box_bytes` for every 64 columns.
-__device__ __forceinline__ void load_rows(uint32_t to, const Mapped& tensor, uint32_t bar,
-                                          int box_bytes, Coordinates c) {
-#pragma unroll 1
-  for (int i = 0; i < tensor.boxes; ++i, c.x += 64) {
-    tma_load(to + i * box_bytes, &tensor.map, bar, c);
-  }
-}
-
-/// Where row `row` of a head lies. Rows of a box do not leave their batch entry.
-__device__ __forceinline__ Coordinates coordinates_of(const Mapped& tensor, int row, int head) {
-  const int batch = row < tensor.rows ? 0 : row / tensor.rows;
-  return {.row = row - batch * tensor.rows, .head = head, .batch = batch};
-}
 
 template <class C>
 class Producer {
@@ -31,7 +15,7 @@ class Producer {
     int tile = 0;
     for (int unit = blockIdx.x; unit < p_.units; ++tile) {
       mbarrier_wait(sm_.q_empty + buffer_of<C>(tile) * 8, phase_of<C>(tile) ^ 1);
-      announce(sm_.tiles[tile & 1], unit);
+      announce<C::kRows, C::kKeys>(p_, sm_.tiles[tile & 1], unit);
       load_q(sm_.tiles[tile & 1], tile);
       unit = load_keys(tile);
     }
@@ -44,30 +28,6 @@ class Producer {
   }
 
  private:
-  /// Fills in the tile that `unit` stands for.
-  __device__ __forceinline__ void announce(volatile Tile& tile, int unit) const {
-    const int section_units = p_.section_heads * p_.count;
-    const int section = unit / section_units, rest = unit - section * section_units;
-    const int first_head = section * p_.section_heads;
-    const int heads = min(p_.section_heads, p_.heads - first_head), index = rest / heads;
-    const int head = first_head + rest - index * heads;
-    const Block b = p_.blocks[index];
-    const int last_query = min(b.first + C::kRows, b.queries) - 1;
-    const int first = max(b.first + b.lo, 0), last = min(last_query + b.hi, b.keys - 1);
-    const bool sees = first <= last;
-    tile.first = b.first, tile.queries = b.queries;
-    tile.keys = sees ? b.keys : 0;
-    tile.lo = b.lo, tile.hi = b.hi;
-    tile.q_row = b.q_row, tile.head = head;
-    tile.block_min = sees ? first / C::kKeys : 0;
-    tile.block_max = sees ? last / C::kKeys : 0;
-    tile.key_head = (head + p_.group_offset) / p_.group;
-    tile.k_batch = b.k_row < p_.k.rows ? 0 : b.k_row / p_.k.rows;
-    tile.k_row = b.k_row - tile.k_batch * p_.k.rows;
-    tile.v_batch = b.k_row < p_.v.rows ? 0 : b.k_row / p_.v.rows;
-    tile.v_row = b.k_row - tile.v_batch * p_.v.rows;
-  }
-
   __device__ __forceinline__ void load_q(volatile Tile& tile, int number) const {
     const int buffer = buffer_of<C>(number);
     const uint32_t bar = sm_.q_full + buffer * 8;
@@ -142,17 +102,7 @@ __device__ __forceinline__ void clear_tails(const Shared& sm, int lane) {
     mbarrier_wait(sm.tail_full, number & 1);
     const int slot = sm.tail->slot, valid = sm.tail->valid;
     if (slot < 0) return;
-#pragma unroll 1
-    for (int block = 0; block < C::kColumnBlocks; ++block) {
-      const uint32_t base = sm.v + slot * C::kStageBytes + block * C::kKeyBlockBytes;
-#pragma unroll 1
-      for (int at = valid * 128 + lane * 16; at < C::kKeyBlockBytes; at += 32 * 16) {
-        asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(base + at), "r"(0)
-                     : "memory");
-      }
-    }
-    fence_async_proxy();
-    __syncwarp();
+    clear_rows(sm.v + slot * C::kStageBytes, C::kColumnBlocks, C::kKeyBlockBytes, valid, lane);
     if (lane == 0) {
       mbarrier_arrive(sm.v_full + slot * 8);
       mbarrier_arrive(sm.tail_empty);

@@ -140,6 +140,18 @@ __device__ __forceinline__ void store_rows(const Parameters& p, const float (&o)
   }
 }
 
+/// Accumulators to memory: merged into what is there, or normalised and rounded to C::Element.
+template <class C, int R>
+__device__ __forceinline__ void write_part(const Parameters& p, float (&o)[R], const Place (&at)[2],
+                                           const Weight (&w)[2], int first_column) {
+  if constexpr (C::kMerges) {
+    merge_rows(p, o, at, w, first_column);
+  } else {
+    scale_rows(o, {w[0].mine, w[1].mine});
+    store_rows<typename C::Element>(p, o, at, first_column);
+  }
+}
+
 /// The same to a Q buffer of 64 rows, as TMA stores it; `base` is that of the warp's first row.
 template <class T, int R>
 __device__ __forceinline__ void stage_rows(uint32_t base, const float (&o)[R]) {

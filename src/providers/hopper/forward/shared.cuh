@@ -3,21 +3,10 @@
 
 #include <cstdint>
 
-#include "providers/hopper/forward/parameters.h"
+#include "providers/hopper/forward/tiles.cuh"
 #include "providers/hopper/ptx/mbarrier.cuh"
 
 namespace longspan::hopper {
-
-/// A block of queries of one head, as the producer announces it with its Q.
-struct Tile {
-  int32_t first;    // index in the entry of its first query; negative: there are no more tiles
-  int32_t queries;  // of the entry
-  int32_t keys;     // of the entry; 0 where the tile sees none
-  int32_t lo, hi;   // query i sees key j when lo <= j - i <= hi
-  int32_t q_row, head;
-  int32_t block_min, block_max;                      // of keys
-  int32_t key_head, k_row, k_batch, v_row, v_batch;  // where the entry's keys begin
-};
 
 /// V rows that are no keys of the tile, to be made zeros.
 struct Tail {
