@@ -99,7 +99,7 @@ run_tests() {  # program
     run "$name.$shard" "${part[@]}" "$1" --gtest_brief=1
     for tool in "${tools[@]}"; do
       run "$name.$shard.$tool" "${part[@]}" compute-sanitizer --tool "$tool" --error-exitcode 9 \
-        --kernel-regex-exclude kns=cudnn "$1" --gtest_brief=1 \
+        --kernel-name-exclude kns=cudnn "$1" --gtest_brief=1 \
         --gtest_filter='-*RealSizes*:*LongSequences*:*AnyNumberOfRanks*'
     done
   done

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "engine/agreement.h"
-#include "engine/bind.h"
 #include "engine/build.h"
 #include "engine/call.h"
 #include "engine/choose.h"
@@ -228,7 +227,6 @@ Status EngineImpl::play(const Call& call, Direction direction, const Operands& x
                         const Saved& saved, Workspace workspace, Stream stream) {
   LONGSPAN_CHECK_OK(broken_);
   LONGSPAN_CHECK_OK(check_binding(call, x, saved, workspace));
-  LONGSPAN_CHECK_OK(bind::check_device_key(x.side, device_));
   const auto& prepared = static_cast<const PreparedCall&>(call);
   LONGSPAN_CHECK_OK(check_group(prepared));
   LONGSPAN_CHECK_OK(check_warm(prepared, direction, stream));
