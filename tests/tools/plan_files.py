@@ -36,7 +36,8 @@ def tensors_come_from_a_file(tool):
     other = tool.path("other.safetensors")
     problem = PROBLEM.replace("causal", "causal window=4,0")
     tool.expect_pass(["run", "--problem", problem, "--output", other])
-    tool.expect_refused(["run", "--plan", file, "--input", other], "is of the problem", "window=4,0")
+    tool.expect_refused(["run", "--plan", file, "--input", other], "is of the problem",
+                        "window=4,0")
 
 
 def forward_alone(tool):
@@ -50,7 +51,8 @@ def what_does_not_fit_is_refused(tool):
     run = ["run", "--plan", file]
     tool.expect_refused([*run, "--problem", PROBLEM], "has its own problem; drop one of them")
     tool.expect_refused([*run, "--ranks", 3], "the plan is of 2 ranks; there are 3 here")
-    tool.expect_refused([*run, "--ranks", 2, "--nodes", 2], "lie on nodes 0,0; here they lie on 0,1")
+    tool.expect_refused([*run, "--ranks", 2, "--nodes", 2],
+                        "lie on nodes 0,0; here they lie on 0,1")
     tool.expect_refused([*run, "--head-slices", 2], "head_slices is 2 here and 1 in the plan")
     tool.expect_refused(["run", "--plan", ""], "--plan is empty")
     tool.expect_refused(["run", "--plan", tool.path("none.json")], "none.json' cannot be read")
