@@ -7,14 +7,14 @@
 
 namespace longspan {
 
-Result<Wanted> wanted(const Problem& problem, const Options& options) {
-  LONGSPAN_TRY(Problem checked, validated(problem));
-  return Wanted{.problem = std::move(checked), .options = options, .record = {}};
-}
-
-Result<Wanted> wanted(std::string_view plan, const Options& options, const Device& device) {
-  LONGSPAN_TRY(PlanRecord record, PlanRecord::from_bytes(plan));
+Result<Wanted> wanted(const Asked& asked, const Options& options, const Device& device) {
   Wanted result;
+  if (!asked.plan) {
+    LONGSPAN_TRY(result.problem, validated(asked.problem));
+    result.options = options;
+    return result;
+  }
+  LONGSPAN_TRY(PlanRecord record, PlanRecord::from_bytes(*asked.plan));
   LONGSPAN_TRY(result.problem, parse_problem(record.problem));
   LONGSPAN_TRY(result.options, options_with(record, options));
   LONGSPAN_CHECK_OK(guard::check_policy(result.options.guards, device));

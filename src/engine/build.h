@@ -3,11 +3,18 @@
 
 #include <memory>
 #include <optional>
+#include <string_view>
 
 #include "engine/call.h"
 #include "longspan/plan_record.h"
 
 namespace longspan {
+
+/// What a caller gives: a problem, or the bytes of a plan.
+struct Asked {
+  const Problem& problem;
+  std::optional<std::string_view> plan;
+};
 
 /// What is to be prepared: a problem by options, or as a plan has it.
 struct Wanted {
@@ -16,10 +23,8 @@ struct Wanted {
   std::optional<PlanRecord> record;
 };
 
-/// A problem that is checked.
-Result<Wanted> wanted(const Problem& problem, const Options& options);
-/// A plan's bytes, checked against `options`.
-Result<Wanted> wanted(std::string_view plan, const Options& options, const Device& device);
+/// Checked: the problem by itself, a plan against options and device too.
+Result<Wanted> wanted(const Asked& asked, const Options& options, const Device& device);
 
 /// Schedules, provider plans and guards of one rank. A record's hashes are compared.
 Result<std::shared_ptr<const PreparedCall>> build_call(const Wanted& wanted, Choice choice,

@@ -39,16 +39,10 @@ struct Task {
   Stream stream;
 };
 
-/// What was asked for: a problem, or a plan's bytes.
-struct Asked {
+/// What was asked for before, and what became of it.
+struct Known {
   Problem problem;
   std::optional<std::string> plan;
-  bool operator==(const Asked&) const = default;
-};
-
-/// And what became of it.
-struct Known {
-  Asked asked;
   std::shared_ptr<const PreparedCall> call;
 };
 
@@ -65,10 +59,10 @@ class EngineImpl final : public Engine {
         events_(options_, communicator_->rank()) {}
 
   Result<std::shared_ptr<const Call>> prepare(const Problem& problem) override {
-    return ready({problem, {}});
+    return ready({problem, std::nullopt});
   }
   Result<std::shared_ptr<const Call>> load(std::string_view plan) override {
-    return ready({{}, std::string(plan)});
+    return ready({Problem(), plan});
   }
   Status forward(const Call& call, const ForwardOperands& x, const Saved& saved,
                  Workspace workspace, Stream&) override;
@@ -157,13 +151,12 @@ Status EngineImpl::agree(std::span<const Fact> facts, const Status& mine) {
 Result<std::shared_ptr<const Call>> EngineImpl::ready(const Asked& asked) {
   LONGSPAN_CHECK_OK(broken_);
   for (auto known = calls_.begin(); known != calls_.end(); ++known) {
-    if (known->asked == asked) {
+    if (known->plan == asked.plan && known->problem == asked.problem) {
       calls_.splice(calls_.begin(), calls_, known);
       return std::shared_ptr<const Call>(known->call);
     }
   }
-  const auto checked =
-      !asked.plan ? wanted(asked.problem, options_) : wanted(*asked.plan, options_, device_);
+  const auto checked = wanted(asked, options_, device_);
   const auto all = facts(checked.ok() ? checked->problem : asked.problem,
                          checked.ok() ? checked->options : options_, communicator_->topology(),
                          asked.plan.value_or(""));
@@ -175,7 +168,7 @@ Result<std::shared_ptr<const Call>> EngineImpl::ready(const Asked& asked) {
                     (*built)->prepared(Direction::kBackward).common_hash;
   }
   LONGSPAN_CHECK_OK(agree({&schedule, 1}, built.ok() ? Status() : Status(built.error())));
-  calls_.push_front({asked, *built});
+  calls_.push_front({asked.problem, std::optional<std::string>(asked.plan), *built});
   if (calls_.size() > kMostCalls) {
     calls_.pop_back();
     events_.forgot_call(kMostCalls);

@@ -52,6 +52,7 @@ std::string recorded(const Options& options = {}, int ranks = 2, const char* pro
   });
   for (const auto& rank : made) EXPECT_EQ(rank.value().bytes, made.front().value().bytes);
   EXPECT_EQ(made.front().value().counters.selections, 1);
+  EXPECT_GT(made.front().value().plans.declines, 0);
   return made.front().value().bytes;
 }
 
@@ -90,6 +91,7 @@ TEST(PlanRecord, IsLoadedWithoutChoosing) {
     for (const auto& rank : loaded(bytes)) {
       EXPECT_EQ(rank.value().bytes, bytes);
       EXPECT_EQ(rank.value().counters.selections, 0);
+      EXPECT_EQ(rank.value().plans.declines, 0);  // nobody else was asked
     }
   }
 }

@@ -1,7 +1,7 @@
 """Attention for JAX: on one device, and inside ``shard_map`` over a mesh axis.
 
-``attention`` computes; ``Plan`` says which rows each device of an axis holds, ``CallPlan`` also what
-is computed by whom, as bytes too. The guide is docs/guides/jax.md.
+``attention`` computes; ``Plan`` says which rows each device of an axis holds, ``CallPlan`` also
+what is computed by whom, as bytes too. The guide is docs/guides/jax.md.
 """
 
 from longspan.jax._attention import attention
