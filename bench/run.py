@@ -53,6 +53,8 @@ def parse_arguments(words):
     add("--arms", required=True, help="comma-separated; NAME@1 runs on one rank")
     add("--out", required=True, type=pathlib.Path, help="JSON lines, appended to")
     add("--longspan", default=standard.longspan, help="the program")
+    add("--prepared", default=standard.prepared, metavar="DIR",
+        help="store of prepared kernels for longspan's arms")
     add("--device", default=standard.device, help="of longspan's arms: cuda, cuda:N or cpu")
     add("--direction", choices=("both", "forward"), default=standard.direction)
     add("--cycles", type=int, default=standard.cycles, help="of all balanced orders")
@@ -74,8 +76,8 @@ def parse_arguments(words):
 
 
 def settings_of(arguments):
-    names = ("longspan", "device", "direction", "cycles", "fresh", "warm_seconds", "warmup",
-             "iterations", "slice_seconds", "graph", "check_flops")
+    names = ("longspan", "prepared", "device", "direction", "cycles", "fresh", "warm_seconds",
+             "warmup", "iterations", "slice_seconds", "graph", "check_flops")
     chosen = {name: getattr(arguments, name) for name in names}
     yardstick = arguments.device != "cpu" and not arguments.no_yardstick
     return Settings(**chosen, check=not arguments.no_check, yardstick=yardstick)

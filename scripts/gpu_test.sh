@@ -132,6 +132,20 @@ mask=causal window=60,0 softcap=20 alibi=default bias=1,h sink=learnable dropout
 max_logit=true prefix=3,2"
 longspan pages --device cuda:0 --ranks 2 --backward none --problem "dtype=bf16 heads=8/2 dim=64 \
 lengths=500,90 mask=causal page=16"
+if [ -f build/store/store.json ]; then
+  prepared=(--device cuda:0 --prepared build/store --provider require:prepared --problem)
+  for ranks in 1 2 4; do
+    for strategy in ring all_gather; do
+      longspan "prepared.$strategy.$ranks" --ranks "$ranks" --forward "$strategy" \
+        --backward "$strategy" "${prepared[@]}" \
+        "dtype=bf16 heads=4/2 dim=128 lengths=300,200 mask=causal window=64,0"
+    done
+    longspan "prepared.head_parallel.$ranks" --ranks "$ranks" --backward head_parallel \
+      "${prepared[@]}" "dtype=bf16 heads=8/4 dim=64 lengths=512 mask=causal"
+    longspan "prepared.frost.$ranks" --ranks "$ranks" --forward ring --backward none \
+      "${prepared[@]}" "dtype=bf16 heads=16/8 dim=512 lengths=2000 mask=causal"
+  done
+fi
 if [ "$gpus" -gt 1 ]; then
   for communicator in peer nccl composite; do
     for strategy in ring all_gather all_to_all hybrid; do

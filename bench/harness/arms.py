@@ -46,13 +46,16 @@ def longspan_flags(name):
         flags = ["--forward", strategy, "--backward", strategy]
         return flags + (["--communicator", communicator] if communicator else [])
     provider = name.split(":")[0]
-    if provider in ("hopper", "cudnn", "prepared") or provider.startswith(("cpu/", "cuda/")):
+    if provider == "prepared":  # ENGINE is what the problem's dims choose
+        return ["--provider", "require:prepared"]
+    if provider in ("hopper", "cudnn") or provider.startswith(("cpu/", "cuda/")):
         return ["--provider", f"require:{name}"]
     return None
 
 
-def make_arm(name, problem, ranks, device, direction, longspan, graph):
-    """`direction` forward: no backward is run. UnknownArm where the name has no meaning."""
+def make_arm(name, problem, ranks, device, direction, longspan, graph, prepared=""):
+    """`direction` forward: no backward is run. `prepared`: a store for longspan's arms. UnknownArm
+    where the name has no meaning."""
     base, _, own_ranks = name.partition("@")
     if own_ranks:
         ranks = int(own_ranks)
@@ -71,6 +74,8 @@ def make_arm(name, problem, ranks, device, direction, longspan, graph):
         flags = [*flags, "--backward", "none"]
         flags = drop_repeated(flags, "--backward")
     program = [str(longspan), "bench", "--serve", "--device", device]
+    if prepared:
+        program += ["--prepared", str(prepared)]
     return Arm(name, (*program, *common, *flags), ranks, 1)
 
 

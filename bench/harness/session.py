@@ -17,6 +17,7 @@ NO_MULTICAST = {"NCCL_NVLS_ENABLE": "0"}
 @dataclasses.dataclass(frozen=True)
 class Settings:
     longspan: str = "build/release/longspan"
+    prepared: str = ""  # store of prepared kernels for longspan's arms
     device: str = "cuda"
     direction: str = "both"  # or forward
     cycles: int = 1  # of all balanced orders
@@ -95,7 +96,7 @@ class Case:
     def _arm(self, name, problem):
         s = self.settings
         return make_arm(name, problem, self.record.ranks, s.device, s.direction, s.longspan,
-                        s.graph)
+                        s.graph, s.prepared)
 
     def _all(self):
         yardstick = [self.record.yardstick] if self.record.yardstick else []

@@ -126,6 +126,12 @@ class Arms(unittest.TestCase):
                       self.command("longspan:ring:peer")[0])
         self.assertEqual(self.command("cudnn@1")[1], 1)
 
+    def test_a_store_is_named_to_longspans_arms_alone(self):
+        for name, there in (("prepared:fa4", True), ("longspan", True), ("fa4", False)):
+            arm = arms.make_arm(name, TEXT, 1, "cuda", "both", "longspan", False, "store")
+            self.assertEqual("--prepared store" in " ".join(arm.command), there)
+        self.assertIn("--provider require:prepared ", self.command("prepared:fa4")[0] + " ")
+
     def test_unknown_names_are_refused(self):
         for name in ("longspan:star", "tensorflow"):
             with self.assertRaises(arms.UnknownArm):

@@ -8,8 +8,21 @@
 
 namespace longspan::tool {
 
+namespace {
+
+/// What is missing is said in a line.
+constexpr const char* kProgram = R"(import sys
+try:
+    from longspan.prepare.__main__ import main
+except ImportError as error:
+    sys.exit(f"longspan: prepare needs longspan's Python package ({error}): run pip install . in "
+             "the root of longspan's sources")
+sys.exit(main()))";
+
+}  // namespace
+
 int become_prepare(const std::vector<std::string>& arguments) {
-  std::vector<std::string> words = {"python3", "-m", "longspan.prepare"};
+  std::vector<std::string> words = {"python3", "-c", kProgram};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> pointers;
   for (std::string& word : words) pointers.push_back(word.data());

@@ -6,8 +6,8 @@
 
 namespace longspan::tool {
 
-/// Replaces this process by `python3 -m longspan.prepare` with these arguments. Returns the exit
-/// code only where that is impossible, and says so on standard error.
+/// Replaces this process by the program longspan.prepare of python3 with these arguments. Returns
+/// the exit code only where that is impossible, and says so on standard error.
 int become_prepare(const std::vector<std::string>& arguments);
 
 }  // namespace longspan::tool

@@ -101,6 +101,12 @@ TEST(Choose, ABuildThatCannotBeOpenedIsADecline) {
   EXPECT_THAT(decline_of({full(), broken}, problem()), HasSubstr("checksum"));
 }
 
+TEST(Choose, BuildsOfOtherArchitecturesAreLeftOut) {
+  json other = causal();
+  other["architecture"] = "sm_100a";
+  EXPECT_THAT(decline_of({full(), other}, problem()), HasSubstr("has no causal build"));
+}
+
 TEST(Choose, FrostNeedsRoomForAnyRows) {
   TileProblem p = problem();
   p.dim_qk = p.dim_v = 512;
