@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""Fails where built kernels spill, outgrow their budgets or lack instructions that they are meant
-to have.
+"""Fails where built kernels spill, outgrow their budgets or lack instructions they should have.
 
 usage: kernel_gates.py --cuobjdump PROGRAM --budgets FILE LIBRARY
        kernel_gates.py --self-test    seeds a violation of each rule and checks that it is found

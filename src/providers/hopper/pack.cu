@@ -43,6 +43,12 @@ __global__ void __launch_bounds__(kThreads) pack_kernel(const __grid_constant__ 
 
 }  // namespace
 
+Status load_pack() {
+  cudaFuncAttributes attributes;
+  return cuda::status(cudaFuncGetAttributes(&attributes, pack_kernel),
+                      "loading the copy of rows for TMA");
+}
+
 Status pack(const TensorView& from, void* to, bool negated, Stream stream) {
   const int64_t per_row = from.dim / kOctet;
   const PackParameters p = {.from = row_view(from),

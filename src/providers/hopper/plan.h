@@ -25,7 +25,6 @@ Scratch scratch_of(const TileProblem& problem);
 
 struct StagedWork final : public Staged {
   std::vector<PlacedTile> tiles;
-  Extents extents;
   const Kernel* kernel = nullptr;
   std::vector<Wave> waves;
   cuda::Memory blocks;  // Block

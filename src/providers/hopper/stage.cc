@@ -1,6 +1,7 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
+#include "providers/hopper/pack.h"
 #include "providers/hopper/plan.h"
 
 namespace longspan::hopper {
@@ -29,8 +30,10 @@ Status inside(const TileProblem& p, std::span<const PlacedTile> tiles) {
   return {};
 }
 
-/// Loads the kernel ahead of its first launch, which may be captured, and lets it have its memory.
+/// Loads kernels ahead of their first launch, which may be captured, and lets them have their
+/// memory.
 Status load(const Kernel& kernel) {
+  LONGSPAN_CHECK_OK(load_pack());
   return cuda::status(
       cudaFuncSetAttribute(kernel.entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
                            kernel.shared_bytes),
@@ -54,10 +57,9 @@ Result<std::shared_ptr<const Staged>> HopperPlan::stage(std::span<const PlacedTi
   const Shape shape = choose_shape(problem_, tiles, multiprocessors_);
   auto staged = std::make_shared<StagedWork>();
   staged->tiles.assign(tiles.begin(), tiles.end());
-  staged->extents = extents(shape);
   staged->kernel = &kernel_of(shape, problem_.dtype, problem_.features.whole);
   const Work work =
-      make_work(tiles, problem_.features.whole, staged->extents.rows, staged->extents.keys);
+      make_work(tiles, problem_.features.whole, staged->kernel->rows, staged->kernel->keys);
   staged->waves = work.waves;
   LONGSPAN_TRY(staged->blocks,
                cuda::Memory::copy_of(work.blocks.data(), work.blocks.size() * sizeof(Block)));

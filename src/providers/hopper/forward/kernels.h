@@ -15,7 +15,8 @@ struct Box {
 struct Kernel {
   const void* entry = nullptr;  // for the CUDA runtime; takes Parameters
   int threads = 0;
-  int shared_bytes = 0;  // dynamic ones
+  int rows = 0, keys = 0;  // queries of a block of threads, keys of a step
+  int shared_bytes = 0;    // dynamic ones
   Box q, k, v;
   bool stages_o = false;  // whole results leave by TMA in boxes like Q's, where it can reach them
 };

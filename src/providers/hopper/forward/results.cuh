@@ -104,7 +104,7 @@ __device__ __forceinline__ void merge_rows(const Parameters& p, const float (&o)
 /// Eight 16-bit elements.
 __device__ __forceinline__ void store_octet(uint16_t* to, uint4 octet, bool wide) {
   if (wide) {
-    *reinterpret_cast<uint4*>(to) = octet;
+    __stwb(reinterpret_cast<uint4*>(to), octet);  // NOTE: an assignment may be split
     return;
   }
   const uint32_t words[4] = {octet.x, octet.y, octet.z, octet.w};
