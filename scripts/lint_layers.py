@@ -41,6 +41,7 @@ PUBLIC_OWNER = {
     "communicator.h": "comm",
     "schedule.h": "schedule",
     "engine.h": "plan",
+    "plan_record.h": "engine",
     "c_api.h": "engine",
     "longspan.h": "engine",
 }
@@ -48,18 +49,20 @@ PUBLIC_OWNER = {
 # Third-party headers, by prefix, and the folders that wrap them.
 THIRD_PARTY = {
     "fmt/": ["src", "tools", "tests", "bench"],
-    "nlohmann/": ["src/schedule", "src/providers/prepared", "tools", "tests", "bench"],
+    "nlohmann/": ["src/schedule", "src/engine", "src/providers/prepared", "tools", "tests",
+                  "bench"],
     # A test is a program that has initialised MPI itself.
     "mpi.h": ["src/comm/mpi", "tests/comm"],
     "hwy/": ["src/providers/cpu", "tests/providers"],
     "libxsmm": ["src/providers/cpu"],
-    "cuda.h": ["src/cuda"],
+    "cuda.h": ["src/cuda", "src/providers/hopper"],
     "nccl.h": ["src/comm/nccl"],
-    "cuda_": ["src/cuda", "src/providers/cuda", "src/providers/cudnn", "src/providers/prepared",
-              "src/guard", "tests/gpu", "tools/longspan"],
+    "cuda_": ["src/cuda", "src/providers/cuda", "src/providers/cudnn", "src/providers/hopper",
+              "src/providers/prepared", "src/guard", "tests/gpu", "tools/longspan"],
     "nvtx3/": ["src/cuda"],
     "cudnn_frontend": ["src/providers/cudnn", "tests/gpu/cudnn"],
     "tvm/ffi/": ["src/providers/prepared", "tests/providers/prepared", "bindings/python/native"],
+    "wgmma_instructions.cuh": ["src/providers/hopper/ptx"],  # written by generate_wgmma.py
     "CLI/": ["tools/longspan"],
     "gtest/": ["tests"],
     "gmock/": ["tests"],

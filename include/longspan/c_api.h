@@ -138,6 +138,16 @@ int32_t longspan_prepare(longspan_engine* engine, const char* problem, longspan_
                          longspan_error* error);
 void longspan_call_free(longspan_call* call);
 
+/* The plan of a call as bytes, for longspan_load here or elsewhere, in any front end: the same on
+ * every rank. *size becomes their number; they are written where capacity suffices, so that a first
+ * call with capacity 0 asks for it. */
+int32_t longspan_call_plan(const longspan_call* call, char* bytes, size_t capacity, size_t* size,
+                           longspan_error* error);
+/* Collective when cold. Prepares what the bytes of a plan say, choosing nothing anew; refuses what
+ * another version of the library, another kind of device or another provider recorded. */
+int32_t longspan_load(longspan_engine* engine, const char* bytes, size_t size, longspan_call** call,
+                      longspan_error* error);
+
 /* Rows of this rank's tensors on one side, and how they split into batch x seq. */
 int64_t longspan_call_rows(const longspan_call* call, int32_t side);
 int64_t longspan_call_batch(const longspan_call* call, int32_t side);

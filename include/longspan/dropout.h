@@ -15,6 +15,9 @@ struct Dropout {
   double probability = 0;  // of dropping, in [0, 1); kept values are multiplied by 1 / (1 - it)
   uint64_t seed = 0;
   uint64_t offset = 0;
+  /// On CUDA devices: two words there, low one first, read when the call runs in the place of the
+  /// key that follows from seed and offset, so that captured graphs replay with other keys.
+  const uint32_t* device_key = nullptr;
 
   std::array<uint32_t, 2> key() const {
     const uint64_t both = seed + offset * 0x9E3779B97F4A7C15u;

@@ -35,6 +35,8 @@ struct Routing {
 
 /// "auto", "prefer:NAME", "require:NAME", "off:NAME". Unknown modes and names are invalid_argument.
 Result<Routing> parse_routing(std::string_view text);
+/// The reverse.
+std::string text(const Routing& routing);
 
 struct DirectionOptions {
   std::string strategy = "auto";  // backward also "none": forward alone is prepared
@@ -43,6 +45,7 @@ struct DirectionOptions {
 };
 
 class PlanCache;
+struct PlanRecord;  // plan_record.h
 
 /// Counters of a plan cache since its creation.
 struct CacheStatistics {
@@ -165,6 +168,8 @@ class Call {
   virtual const Schedule& schedule(Direction direction) const = 0;
   virtual const std::vector<BufferSpec>& saved_layout() const = 0;
   virtual size_t workspace_bytes(Direction direction) const = 0;
+  /// For Engine::load, here or elsewhere; the same on every rank. Errors of make_record.
+  virtual Result<PlanRecord> record() const = 0;
 };
 
 /// What an engine counted.
@@ -173,6 +178,7 @@ struct Counters {
   int64_t bytes_sent_backward = 0;
   int64_t attend_launches = 0;  // since creation
   int64_t fill_steps = 0;       // that wrote 0 or -inf where no tile writes; since creation
+  int64_t selections = 0;       // times that strategies and providers were chosen; since creation
 };
 
 /// One rank. Used by one thread at a time.
@@ -188,6 +194,12 @@ class Engine {
   /// other ranks. invalid_argument on every rank, naming the field, when they differ; unsupported
   /// with all declines when nobody offers. A problem prepared before comes from the cache.
   virtual Result<std::shared_ptr<const Call>> prepare(const Problem& problem) = 0;
+
+  /// Collective when cold: what PlanRecord::to_bytes wrote, as it was chosen there; nothing is
+  /// chosen anew. Options of this engine that are not at their defaults must be those of the plan.
+  /// invalid_argument when they are not, for bytes that cannot be read, and for what differs here
+  /// (settle, check_hash); the other ranks are told.
+  virtual Result<std::shared_ptr<const Call>> load(std::string_view plan) = 0;
 
   /// Collective. Returns when every lane is done: no buffer is touched later. No allocation when
   /// the same call ran before. Alignment, sizes, overlap and workspace are checked first; nothing

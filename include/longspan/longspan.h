@@ -11,6 +11,7 @@
 #include "longspan/mask.h"
 #include "longspan/modification.h"
 #include "longspan/partition.h"
+#include "longspan/plan_record.h"
 #include "longspan/problem.h"
 #include "longspan/promise.h"
 #include "longspan/provider.h"

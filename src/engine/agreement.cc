@@ -75,7 +75,8 @@ uint64_t hash_schedule(const Schedule& schedule) {
   return hash.value();
 }
 
-std::vector<Fact> facts(const Problem& problem, const Options& options, const Topology& topology) {
+std::vector<Fact> facts(const Problem& problem, const Options& options, const Topology& topology,
+                        std::string_view plan) {
   std::vector<Fact> result;
   const auto fact = [&](std::string_view field, auto... words) {
     Hash hash;
@@ -86,6 +87,7 @@ std::vector<Fact> facts(const Problem& problem, const Options& options, const To
     result.push_back({field, hash_bytes(value)});
   };
   text("version", LONGSPAN_VERSION);
+  text("plan", plan);
   fact("dtype", problem.dtype);
   fact("heads", problem.heads_q, problem.heads_kv);
   fact("dim", problem.dim_qk);

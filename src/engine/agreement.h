@@ -10,6 +10,7 @@
 
 #include "longspan/communicator.h"
 #include "longspan/engine.h"
+#include "longspan/plan_record.h"
 
 namespace longspan {
 
@@ -20,10 +21,11 @@ struct Fact {
 };
 
 uint64_t hash_bytes(std::string_view bytes);
-uint64_t hash_schedule(const Schedule& schedule);
 
-/// Library version, every key of the problem, and every option that changes the schedule.
-std::vector<Fact> facts(const Problem& problem, const Options& options, const Topology& topology);
+/// Library version, every key of the problem, every option that changes the schedule, and the bytes
+/// of the plan where one is loaded.
+std::vector<Fact> facts(const Problem& problem, const Options& options, const Topology& topology,
+                        std::string_view plan);
 
 /// Collective; every rank passes the same fields in the same order, and whether it has failed on
 /// its own. The words of all ranks, for compare_facts().

@@ -208,7 +208,7 @@ Status check_binding(const Call& call, const ForwardOperands& x, const Saved& sa
                      Workspace workspace) {
   const auto& prepared = static_cast<const PreparedCall&>(call);
   const Problem& p = call.problem();
-  LONGSPAN_CHECK_OK(check_sides(p, x.side));
+  LONGSPAN_CHECK_OK(check_sides(p, x.side, prepared.on_host()));
   LONGSPAN_CHECK_OK(present("max_logit", x.max_logit, p.max_logit, "max_logit=true"));
   Tensors tensors(prepared);
   tensors.query("q", x.q, p.dim_qk);
@@ -230,7 +230,7 @@ Status check_binding(const Call& call, const BackwardOperands& x, const Saved& s
         "the call was prepared for forward alone (backward strategy \"none\"); prepare "
         "it with a backward strategy");
   }
-  LONGSPAN_CHECK_OK(check_sides(p, x.side));
+  LONGSPAN_CHECK_OK(check_sides(p, x.side, prepared.on_host()));
   LONGSPAN_CHECK_OK(present("dsink", x.dsink, p.sink == Sink::kLearnable, "sink=learnable"));
   LONGSPAN_CHECK_OK(present("dbias", x.dbias, p.bias != Bias::kNone, "bias"));
   Tensors tensors(prepared);

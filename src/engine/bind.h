@@ -53,7 +53,8 @@ struct Placed {
 /// Whether outputs have memory of their own; tensors may interleave in one allocation.
 Status check_overlap(std::span<const Placed> tensors, Bytes workspace);
 
-/// Lengths, presence of the side tensors and range of the side values.
-Status check_sides(const Problem& problem, const SideOperands& side);
+/// Lengths, presence of the side tensors and range of the side values. Keys of dropout in device
+/// memory are read on CUDA devices alone.
+Status check_sides(const Problem& problem, const SideOperands& side, bool on_host);
 
 }  // namespace longspan::bind

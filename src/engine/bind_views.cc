@@ -140,7 +140,7 @@ Status present(std::string_view name, const TensorView& view, bool wanted, std::
   return invalid(fmt::format("{} is missing; the problem has {}", name, key));
 }
 
-Status check_sides(const Problem& p, const SideOperands& side) {
+Status check_sides(const Problem& p, const SideOperands& side, bool on_host) {
   LONGSPAN_CHECK_OK(check_lengths(p, side.lengths));
   LONGSPAN_CHECK_OK(present("sink", side.sink, p.sink == Sink::kLearnable, "sink=learnable"));
   LONGSPAN_CHECK_OK(present("bias", side.bias, p.bias != Bias::kNone, "bias"));
@@ -159,6 +159,10 @@ Status check_sides(const Problem& p, const SideOperands& side) {
     }
   }
   if (!side.dropout) return {};
+  if (on_host && side.dropout->device_key != nullptr) {
+    return invalid(
+        "dropout has a device_key, but the engine computes on a cpu: give seed and offset");
+  }
   const double probability = side.dropout->probability;
   if (!(probability >= 0 && probability < 1)) {
     return invalid(fmt::format("dropout probability {}: must be in [0, 1)", probability));

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cuda/upload.h"
+#include "longspan/plan_record.h"
 
 namespace longspan {
 
@@ -12,6 +13,16 @@ PreparedCall::PreparedCall(CallParts parts)
     : parts_(std::move(parts)),
       saved_layout_(
           longspan::saved_layout(schedule(Direction::kForward), schedule(Direction::kBackward))) {}
+
+Result<PlanRecord> PreparedCall::record() const {
+  return make_record({.problem = parts_.problem,
+                      .topology = parts_.setting.topology,
+                      .device = parts_.device,
+                      .options = parts_.options,
+                      .explanation = parts_.explanation,
+                      .forward_hash = prepared(Direction::kForward).first_hash,
+                      .backward_hash = prepared(Direction::kBackward).first_hash});
+}
 
 void* PreparedCall::guard_scratch(Direction direction, Workspace workspace) const {
   if (guard() == nullptr) return nullptr;

@@ -22,7 +22,8 @@ struct Prepared {
   std::vector<bool> awaited;                          // awaited_elsewhere(schedule)
   /// Of the schedule, the plan once a queue, then the guard: multiples of kWorkspaceAlignment each.
   size_t workspace_bytes = 0;
-  uint64_t common_hash = 0;  // of rank 0's schedule and the provider: equal on every rank
+  uint64_t first_hash = 0;   // of rank 0's schedule: equal on every rank
+  uint64_t common_hash = 0;  // of it and the provider
 };
 
 /// The default ALiBi slopes of all query heads, accumulator type, on the call's device.
@@ -38,9 +39,10 @@ struct CallParts {
   Problem problem;
   Setting setting;
   Explanation explanation;
+  Options options;  // without cache and log
+  Device device;
   std::array<Prepared, 2> directions;
   int rank = 0;
-  bool on_host = false;
   Slopes default_slopes;
   std::unique_ptr<const guard::Guard> guard;  // null where a call cannot break a promise
 };
@@ -59,11 +61,12 @@ class PreparedCall final : public Call {
   const Schedule& schedule(Direction d) const override { return prepared(d).schedule; }
   const std::vector<BufferSpec>& saved_layout() const override { return saved_layout_; }
   size_t workspace_bytes(Direction d) const override { return prepared(d).workspace_bytes; }
+  Result<PlanRecord> record() const override;
 
   const Prepared& prepared(Direction d) const { return parts_.directions[static_cast<size_t>(d)]; }
   int rank() const { return parts_.rank; }
   /// Whether operands lie in host memory, where their page tables can be read.
-  bool on_host() const { return parts_.on_host; }
+  bool on_host() const { return !parts_.device.is_cuda(); }
   const TensorView& default_slopes() const { return parts_.default_slopes.view; }
   const guard::Guard* guard() const { return parts_.guard.get(); }
   /// The guard's part of a workspace; null without a guard.

@@ -2,14 +2,10 @@
 #pragma once
 
 #include "longspan/engine.h"
+#include "longspan/plan_record.h"
 #include "plan/cache.h"
 
 namespace longspan {
-
-struct Choice {
-  Explanation explanation;
-  Setting setting;  // strategies named only where explanation.ok()
-};
 
 /// Pure but for the cache: equal arguments give equal choices on every rank.
 Result<Choice> choose(const Problem& problem, const Topology& topology, const Device& device,

@@ -4,17 +4,18 @@
 
 #include <chrono>
 #include <list>
+#include <optional>
 #include <span>
 #include <utility>
 
 #include "engine/agreement.h"
+#include "engine/build.h"
 #include "engine/call.h"
 #include "engine/choose.h"
 #include "engine/events.h"
 #include "engine/executor.h"
 #include "engine/operands.h"
 #include "engine/options.h"
-#include "engine/prepare.h"
 #include "guard/guard.h"
 #include "plan/cache.h"
 
@@ -38,9 +39,10 @@ struct Task {
   Stream stream;
 };
 
-/// A problem as it was asked for, and what became of it.
+/// What was asked for before, and what became of it.
 struct Known {
-  Problem asked;
+  Problem problem;
+  std::optional<std::string> plan;
   std::shared_ptr<const PreparedCall> call;
 };
 
@@ -56,7 +58,12 @@ class EngineImpl final : public Engine {
         executor_(*communicator_, *queues_),
         events_(options_, communicator_->rank()) {}
 
-  Result<std::shared_ptr<const Call>> prepare(const Problem& problem) override;
+  Result<std::shared_ptr<const Call>> prepare(const Problem& problem) override {
+    return ready({problem, std::nullopt});
+  }
+  Result<std::shared_ptr<const Call>> load(std::string_view plan) override {
+    return ready({Problem(), plan});
+  }
   Status forward(const Call& call, const ForwardOperands& x, const Saved& saved,
                  Workspace workspace, Stream&) override;
   Status backward(const Call& call, const BackwardOperands& x, const Saved& saved,
@@ -73,7 +80,8 @@ class EngineImpl final : public Engine {
   CacheStatistics cache_statistics() const override { return options_.plans->statistics(); }
 
  private:
-  Result<std::shared_ptr<const PreparedCall>> build(const Problem& problem);
+  Result<std::shared_ptr<const Call>> ready(const Asked& asked);
+  Result<std::shared_ptr<const PreparedCall>> build(const Wanted& wanted);
   /// Collective: the own failure, else that of another rank or what the ranks disagree on.
   Status agree(std::span<const Fact> facts, const Status& mine);
   /// No further call can match the others'.
@@ -104,37 +112,23 @@ class EngineImpl final : public Engine {
   Events events_;
 };
 
-Result<std::shared_ptr<const PreparedCall>> EngineImpl::build(const Problem& problem) {
+Result<std::shared_ptr<const PreparedCall>> EngineImpl::build(const Wanted& wanted) {
   const auto began = std::chrono::steady_clock::now();
-  LONGSPAN_TRY(Choice choice,
-               choose(problem, communicator_->topology(), device_, options_, *options_.plans));
+  const Topology& topology = communicator_->topology();
+  Choice choice;
+  if (wanted.record) {
+    LONGSPAN_TRY(choice, settle(*wanted.record, topology, device_));
+  } else {
+    ++counters_.selections;
+    LONGSPAN_TRY(choice,
+                 choose(wanted.problem, topology, device_, wanted.options, *options_.plans));
+  }
   if (!choice.explanation.ok()) {
     return Error{ErrorCode::kUnsupported, choice.explanation.text(), "selection"};
   }
   events_.chosen(choice.explanation);
-  const auto prepare = [&](const Setting& setting, Direction direction,
-                           const Selection& selection) {
-    return prepare_direction(setting, direction, selection, options_, device_,
-                             communicator_->rank());
-  };
-  LONGSPAN_TRY(Prepared forward,
-               prepare(choice.setting, Direction::kForward, choice.explanation.forward));
-  std::array<Prepared, 2> directions = {std::move(forward), Prepared()};
-  if (!choice.explanation.forward_only) {
-    LONGSPAN_TRY(directions[1],
-                 prepare(choice.setting, Direction::kBackward, choice.explanation.backward));
-  }
-  CallParts parts{.problem = problem,
-                  .setting = std::move(choice.setting),
-                  .explanation = std::move(choice.explanation),
-                  .directions = std::move(directions),
-                  .rank = communicator_->rank(),
-                  .on_host = !device_.is_cuda(),
-                  .default_slopes = {},
-                  .guard = {}};
-  LONGSPAN_TRY(parts.default_slopes, make_default_slopes(problem, device_));
-  LONGSPAN_CHECK_OK(add_guard(parts, options_, device_, report_));
-  auto call = std::make_shared<const PreparedCall>(std::move(parts));
+  LONGSPAN_TRY(auto call,
+               build_call(wanted, std::move(choice), device_, communicator_->rank(), report_));
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
   events_.prepared(*call, took.count());
   return call;
@@ -154,17 +148,19 @@ Status EngineImpl::agree(std::span<const Fact> facts, const Status& mine) {
   return compare_facts(facts, *all);
 }
 
-Result<std::shared_ptr<const Call>> EngineImpl::prepare(const Problem& problem) {
+Result<std::shared_ptr<const Call>> EngineImpl::ready(const Asked& asked) {
   LONGSPAN_CHECK_OK(broken_);
   for (auto known = calls_.begin(); known != calls_.end(); ++known) {
-    if (known->asked == problem) {
+    if (known->plan == asked.plan && known->problem == asked.problem) {
       calls_.splice(calls_.begin(), calls_, known);
       return std::shared_ptr<const Call>(known->call);
     }
   }
-  const auto checked = validated(problem);
-  LONGSPAN_CHECK_OK(agree(facts(problem, options_, communicator_->topology()),
-                          checked.ok() ? Status() : Status(checked.error())));
+  const auto checked = wanted(asked, options_, device_);
+  const auto all = facts(checked.ok() ? checked->problem : asked.problem,
+                         checked.ok() ? checked->options : options_, communicator_->topology(),
+                         asked.plan.value_or(""));
+  LONGSPAN_CHECK_OK(agree(all, checked.ok() ? Status() : Status(checked.error())));
   const auto built = build(*checked);
   Fact schedule{"schedule", 0};
   if (built.ok()) {
@@ -172,7 +168,7 @@ Result<std::shared_ptr<const Call>> EngineImpl::prepare(const Problem& problem) 
                     (*built)->prepared(Direction::kBackward).common_hash;
   }
   LONGSPAN_CHECK_OK(agree({&schedule, 1}, built.ok() ? Status() : Status(built.error())));
-  calls_.push_front({problem, *built});
+  calls_.push_front({asked.problem, std::optional<std::string>(asked.plan), *built});
   if (calls_.size() > kMostCalls) {
     calls_.pop_back();
     events_.forgot_call(kMostCalls);

@@ -25,8 +25,9 @@ Result<Prepared> prepare_direction(const Setting& setting, Direction direction,
   const int ranks = setting.topology.ranks();
   Prepared prepared;
   // The schedule of rank 0 stands for all: every rank derives it from the same facts.
-  const auto hash = [&](const Schedule& first) {
-    return hash_schedule(first) * 31 + hash_bytes(selection.provider->name());
+  const auto note_first = [&](const Schedule& first) {
+    prepared.first_hash = hash_schedule(first);
+    prepared.common_hash = prepared.first_hash * 31 + hash_bytes(selection.provider->name());
   };
   if (options.check_schedules && ranks <= kMostCheckedRanks) {
     std::vector<Schedule> all;
@@ -35,11 +36,11 @@ Result<Prepared> prepare_direction(const Setting& setting, Direction direction,
       all.push_back(std::move(schedule));
     }
     LONGSPAN_CHECK_OK(check(setting, all));
-    prepared.common_hash = hash(all.front());
+    note_first(all.front());
     prepared.schedule = std::move(all[static_cast<size_t>(rank)]);
   } else {
     LONGSPAN_TRY(const Schedule first, selection.strategy->build(setting, direction, 0));
-    prepared.common_hash = hash(first);
+    note_first(first);
     LONGSPAN_TRY(prepared.schedule, selection.strategy->build(setting, direction, rank));
   }
   prepared.workspace_bytes = static_cast<size_t>(prepared.schedule.workspace_bytes);

@@ -14,10 +14,9 @@ namespace {
 constexpr int kThreads = 256;
 constexpr unsigned kPoisonBlocks = 264;  // two for each multiprocessor
 
-/// Of host memory that the device reaches: kEmpty, then kTaken by an execution that writes the
-/// violation, then kFull until the host has read it.
+/// Of host memory that the device reaches: only the device makes it full, only the host empty.
 struct Mailbox {
-  enum State : int32_t { kEmpty, kTaken, kFull };
+  enum State : int32_t { kEmpty, kFull };
   int32_t state = kEmpty;
   Violation violation;
 };
@@ -34,6 +33,7 @@ struct Check {
   const int32_t* arrays[kArrays];
   Scratch* scratch;
   Mailbox* mailbox;
+  int32_t* sending;  // of the device's memory: 1 while an execution has the mailbox
   bool traps;
 };
 
@@ -41,15 +41,19 @@ __device__ int32_t value_of(const Check& p, const Predicate& predicate) {
   return p.arrays[static_cast<size_t>(predicate.array)][predicate.index];
 }
 
-/// The host may have read the last violation and emptied the box at any time; executions on other
-/// streams may want it too.
-__device__ void send(Mailbox* mailbox, const Violation& violation) {
-  if (atomicCAS_system(&mailbox->state, Mailbox::kEmpty, Mailbox::kTaken) != Mailbox::kEmpty) {
-    return;
+/// The host may empty the box at any time. Executions on other streams may want it too: who comes
+/// while another sends, or finds it full, leaves it, as the host hears of one violation at a time.
+__device__ void send(const Check& p, const Violation& violation) {
+  if (atomicCAS(p.sending, 0, 1) != 0) return;
+  __threadfence();
+  volatile int32_t* const state = &p.mailbox->state;
+  if (*state == Mailbox::kEmpty) {
+    p.mailbox->violation = violation;
+    __threadfence_system();
+    *state = Mailbox::kFull;
   }
-  mailbox->violation = violation;
-  __threadfence_system();
-  *static_cast<volatile int32_t*>(&mailbox->state) = Mailbox::kFull;
+  __threadfence();
+  atomicExch(p.sending, 0);
 }
 
 /// One block; the violation of the smallest number wins, so that reports do not depend on timing.
@@ -69,7 +73,7 @@ __global__ void __launch_bounds__(kThreads) check_kernel(const __grid_constant__
   p.scratch->broken = first < p.count ? 1 : 0;
   if (first == p.count) return;
   if (p.traps) __trap();
-  send(p.mailbox, {p.predicates[first], value_of(p, p.predicates[first])});
+  send(p, {p.predicates[first], value_of(p, p.predicates[first])});
 }
 
 struct Output {
@@ -105,12 +109,14 @@ class DeviceReport final : public Report {
  public:
   static Result<std::shared_ptr<DeviceReport>> make(int ordinal) {
     const cuda::DeviceScope scope(ordinal);
+    const int32_t free = 0;
+    LONGSPAN_TRY(cuda::Memory sending, cuda::Memory::copy_of(&free, sizeof free));
     Mailbox* mailbox = nullptr;
     LONGSPAN_CHECK_OK(cuda::status(
         cudaHostAlloc(&mailbox, sizeof *mailbox, cudaHostAllocMapped | cudaHostAllocPortable),
         "allocating a guard's report"));
     *mailbox = {};
-    return std::shared_ptr<DeviceReport>(new DeviceReport(mailbox));
+    return std::shared_ptr<DeviceReport>(new DeviceReport(mailbox, std::move(sending)));
   }
   DeviceReport(const DeviceReport&) = delete;
   DeviceReport& operator=(const DeviceReport&) = delete;
@@ -124,10 +130,13 @@ class DeviceReport final : public Report {
     return violation;
   }
   Mailbox* mailbox() const { return mailbox_; }
+  int32_t* sending() const { return static_cast<int32_t*>(sending_.data()); }
 
  private:
-  explicit DeviceReport(Mailbox* mailbox) : mailbox_(mailbox) {}
+  DeviceReport(Mailbox* mailbox, cuda::Memory sending)
+      : mailbox_(mailbox), sending_(std::move(sending)) {}
   Mailbox* mailbox_;
+  cuda::Memory sending_;
 };
 
 class DeviceGuard final : public Guard {
@@ -146,6 +155,7 @@ class DeviceGuard final : public Guard {
             .arrays = {},
             .scratch = static_cast<Scratch*>(scratch),
             .mailbox = report_->mailbox(),
+            .sending = report_->sending(),
             .traps = traps_};
     for (size_t i = 0; i < kArrays; ++i) p.arrays[i] = arrays[i];
     check_kernel<<<1, kThreads, 0, static_cast<cudaStream_t>(stream.handle)>>>(p);

@@ -23,6 +23,13 @@ Error invalid(std::string_view text) {
 
 }  // namespace
 
+std::string text(const Routing& routing) {
+  constexpr std::array<std::string_view, 4> kWords = {"auto", "prefer", "require", "off"};
+  const std::string_view word = kWords[static_cast<size_t>(routing.mode)];
+  if (routing.mode == RoutingMode::kAuto) return std::string(word);
+  return fmt::format("{}:{}", word, routing.provider);
+}
+
 Result<Routing> parse_routing(std::string_view text) {
   if (text == "auto") return Routing{};
   constexpr std::array kModes = {std::pair{std::string_view("prefer"), RoutingMode::kPrefer},

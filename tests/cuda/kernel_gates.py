@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fails where built kernels spill, outgrow their budgets or lack accesses of 128 bits.
+"""Fails where built kernels spill, outgrow their budgets or lack instructions they should have.
 
 usage: kernel_gates.py --cuobjdump PROGRAM --budgets FILE LIBRARY
        kernel_gates.py --self-test    seeds a violation of each rule and checks that it is found
@@ -12,6 +12,8 @@ budgets has a line per kernel; all its instantiations must keep it. Rules:
   budget    registers of a thread, static shared bytes of a block
   wide      at least so many 128-bit global loads and stores
   float64   none, unless the line allows it
+  wgmma     at least so many products of warpgroups (HGMMA)
+  tma       at least so many loads of tiles by TMA (UTMALDG)
   warnings  compiled with ptxas' warnings of spills and local memory (errors by LONGSPAN_WERROR)
 """
 
@@ -23,11 +25,12 @@ import subprocess
 import sys
 
 PTXAS_OPTIONS = ("-warn-spills", "-warn-lmem-usage")
-COLUMNS = "source kernel registers shared loads stores float64"
+COLUMNS = "source kernel registers shared loads stores float64 wgmma tma"
 
 Budget = collections.namedtuple("Budget", COLUMNS)
 Kernel = collections.namedtuple(
-    "Kernel", "source kernel variant registers shared stack local loads stores float64 spills"
+    "Kernel",
+    "source kernel variant registers shared stack local loads stores float64 spills wgmma tma",
 )
 
 
@@ -35,10 +38,10 @@ def budgets_of(text):
     lines = (line.split("#")[0].split() for line in text.splitlines())
     result = {}
     for words in filter(None, lines):
-        if len(words) != len(Budget._fields) or words[-1] not in ("yes", "no"):
+        if len(words) != len(Budget._fields) or words[6] not in ("yes", "no"):
             raise ValueError(f"budget '{' '.join(words)}': needed are {COLUMNS} (yes or no)")
-        numbers = map(int, words[2:-1])
-        result[words[0], words[1]] = Budget(*words[:2], *numbers, words[-1] == "yes")
+        before, after = map(int, words[2:6]), map(int, words[7:])
+        result[words[0], words[1]] = Budget(*words[:2], *before, words[6] == "yes", *after)
     return result
 
 
@@ -91,6 +94,8 @@ def kernels_of(resources, instructions):
                 stores=count(r"STG\b.*\.128"),
                 float64=count(r"D(ADD|MUL|FMA|SETP|MNMX)\b|MUFU\.\w*64|(F2F|F2I|I2F)\b.*F64"),
                 spills=count(r"(LDL|STL)\b"),
+                wgmma=count(r"HGMMA\b"),
+                tma=count(r"UTMALDG\b"),
             )
         )
     return kernels
@@ -113,13 +118,18 @@ def failures_of_kernel(k, budget):
         yield f"{k.stores} global stores of 128 bits: at least {budget.stores}"
     if k.float64 and not budget.float64:
         yield f"{k.float64} instructions in float64: there must be none"
+    if k.wgmma < budget.wgmma:
+        yield f"{k.wgmma} products of warpgroups: at least {budget.wgmma}"
+    if k.tma < budget.tma:
+        yield f"{k.tma} loads by TMA: at least {budget.tma}"
 
 
 def failures_of(kernels, budgets):
     for k in kernels:
         budget = budgets.get((k.source, k.kernel))
         if budget is None:
-            measured = (k.registers, k.shared, k.loads, k.stores, "yes" if k.float64 else "no")
+            float64 = "yes" if k.float64 else "no"
+            measured = (k.registers, k.shared, k.loads, k.stores, float64, k.wgmma, k.tma)
             yield f"{k.source} {k.kernel}: not listed; measured: {' '.join(map(str, measured))}"
             continue
         for failure in failures_of_kernel(k, budget):
@@ -157,7 +167,9 @@ SEEDED_SASS = """
         /*0000*/                   LDC R1, c[0x0][0x28] ;     /* 0x00000a00ff017b82 */
         /*0010*/              @!P0 LDG.E.128 R4, desc[UR4][R2.64] ;   /* 0x0000000402047981 */
         /*0020*/                   STG.E.128 desc[UR4][R6.64], R4 ;   /* 0x0000000406007986 */
-        /*0030*/                   EXIT ;     /* 0x000000000000794d */
+        /*0030*/                   HGMMA.64x64x16.F32.BF16 R24, gdesc[UR4], RZ ;   /* 0x00 */
+        /*0040*/              @P1  UTMALDG.5D [UR8], [UR4] ;   /* 0x00 */
+        /*0050*/                   EXIT ;     /* 0x000000000000794d */
 """
 
 
@@ -167,9 +179,10 @@ def self_test():
     good = seeded[0]
     assert good[:6] == ("moves_x.cu", "copy", "IfEEvPT_", 40, 512, 0), good
     assert (good.loads, good.stores, good.float64, good.spills) == (1, 1, 0, 0), good
-    line = "moves_x.cu copy 40 512 1 1 no  # why"
+    assert (good.wgmma, good.tma) == (1, 1), good
+    line = "moves_x.cu copy 40 512 1 1 no 1 1  # why"
     assert not list(failures_of([good], budgets_of(line)))
-    added = "        /*0040*/                   {} ;     /* 0x00 */\n"
+    added = "        /*0060*/                   {} ;     /* 0x00 */\n"
     for instruction, field in (("DFMA R4, R2, R4, R6", "float64"), ("STL [R1], R4", "spills")):
         counted = instructions_of(SEEDED_SASS + added.format(instruction))
         assert getattr(kernels_of(resources_of(SEEDED_USAGE), counted)[0], field) == 1, field
@@ -182,6 +195,8 @@ def self_test():
         "0 global loads": good._replace(loads=0),
         "0 global stores": good._replace(stores=0),
         "2 instructions in float64": good._replace(float64=2),
+        "0 products": good._replace(wgmma=0),
+        "0 loads by TMA": good._replace(tma=0),
         "not listed": good._replace(kernel="other"),
     }
     for part, kernel in broken.items():

@@ -148,6 +148,9 @@ TEST(Sides, ValuesAreInRange) {
   EXPECT_THAT(f.refusal(x), HasSubstr("softcap nan"));
   x.side = {.dropout = Dropout{.probability = 1}};
   EXPECT_THAT(f.refusal(x), HasSubstr("must be in [0, 1)"));
+  constexpr uint32_t kKey[2] = {1, 2};
+  x.side = {.dropout = Dropout{.probability = 0.1, .device_key = kKey}};
+  EXPECT_THAT(f.run(x).error().message, HasSubstr("give seed and offset"));
 }
 
 TEST(Sides, PageTablesStayInsideTheirPool) {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "gpu/graph.h"
+#include "gpu/on_device.h"
 #include "gpu/peer/device_flight.h"
-#include "testkit/conformance.h"
 #include "testkit/pairs.h"
 
 namespace longspan::testing {
@@ -56,31 +56,10 @@ T must(Result<T> result) {
 
 class DeviceLengths : public ::testing::TestWithParam<Shape> {};
 
-void expect_right(const tool::Inputs& inputs, const tool::GroupResults& results,
-                  const tool::Reference& reference) {
-  const tool::Bars bars =
-      tool::bars(inputs.problem.dtype, tool::largest_finite(reference.lse.view), true);
-  std::vector<tool::Check> checks =
-      tool::check_measures(tool::measure_all(inputs, results, reference), bars);
-  checks.push_back(tool::check_padding(inputs.problem, results));
-  checks.push_back(tool::check_max_logit(results));
-  for (const tool::Check& check : checks) {
-    EXPECT_TRUE(check.pass()) << check.name << ": " << check.value << " > " << check.bar << " ("
-                              << check.detail << ")";
-  }
-}
-
 void expect_right_on_device(const Case& c, const tool::Inputs& inputs,
                             const tool::Reference& reference) {
   SCOPED_TRACE(testkit::text(c));
-  const Device device = must(cuda_device(0));
-  const auto results =
-      tool::run_threads({.inputs = &inputs,
-                         .options = testkit::options_of(c),
-                         .topology = Topology::blocks(c.ranks, c.nodes),
-                         .communicator = "peer",
-                         .device = device,
-                         .devices = std::vector<Device>(static_cast<size_t>(c.ranks), device)});
+  const auto results = run_on_device(c, inputs);
   ASSERT_TRUE(results.ok()) << results.error().text();
   expect_right(inputs, *results, reference);
 }

@@ -11,12 +11,16 @@ using testing::HasSubstr;
 
 TEST(Routing, EveryModeAndProviderParses) {
   EXPECT_EQ(*parse_routing("auto"), Routing{});
+  EXPECT_EQ(text(Routing{}), "auto");
   ASSERT_FALSE(providers().empty());
   for (const Provider* provider : providers()) {
     const std::string name(provider->name());
     EXPECT_EQ(*parse_routing("prefer:" + name), (Routing{RoutingMode::kPrefer, name}));
     EXPECT_EQ(*parse_routing("require:" + name), (Routing{RoutingMode::kRequire, name}));
     EXPECT_EQ(*parse_routing("off:" + name), (Routing{RoutingMode::kOff, name}));
+    for (const std::string mode : {"prefer:", "require:", "off:"}) {
+      EXPECT_EQ(text(*parse_routing(mode + name)), mode + name);
+    }
   }
 }
 

@@ -8,6 +8,7 @@ import tempfile
 
 import bad_input
 import hostile_files
+import plan_files
 import planned
 import processes
 import results
@@ -18,6 +19,7 @@ import verbose
 GROUPS = {
     "bad_input": bad_input.cases,
     "hostile_files": hostile_files.cases,
+    "plan_files": plan_files.cases,
     "planned": planned.cases,
     "results": results.cases,
     "score_terms": score_terms.cases,

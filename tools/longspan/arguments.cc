@@ -15,7 +15,6 @@
 namespace longspan::tool {
 namespace {
 
-constexpr int kMaxRunRanks = 1024;
 constexpr int kMaxRanks = 1 << 20;
 
 Error usage(std::string message) {
@@ -92,7 +91,7 @@ Result<std::optional<uint64_t>> parse_seed(const std::string& text) {
 
 Status check_numbers(const Raw& raw) {
   const bool computes = raw.arguments.command != "schedule" && raw.arguments.command != "simulate";
-  LONGSPAN_CHECK_OK(check_range("--ranks", raw.ranks, 1, computes ? kMaxRunRanks : kMaxRanks));
+  LONGSPAN_CHECK_OK(check_range("--ranks", raw.ranks, 1, computes ? kMostRunRanks : kMaxRanks));
   LONGSPAN_CHECK_OK(check_range("--nodes", raw.nodes, 1, kMaxRanks));
   if (raw.nodes > raw.ranks && raw.arguments.communicator != "mpi") {
     return usage(fmt::format("--nodes {}: there are only {} ranks; use at most one node per rank",
@@ -102,7 +101,7 @@ Status check_numbers(const Raw& raw) {
   LONGSPAN_CHECK_OK(check_range("--head-slices", raw.head_slices, 1, kMostHeadSlices));
   LONGSPAN_CHECK_OK(check_range("--threads", raw.threads, 0, 4096));
   LONGSPAN_CHECK_OK(check_range("--rank", raw.rank, 0, raw.ranks - 1));
-  LONGSPAN_CHECK_OK(check_range("--fail-rank", raw.fail_rank, -1, kMaxRunRanks));
+  LONGSPAN_CHECK_OK(check_range("--fail-rank", raw.fail_rank, -1, kMostRunRanks));
   LONGSPAN_CHECK_OK(check_range("--warmup", raw.warmup, 0, 1'000'000));
   LONGSPAN_CHECK_OK(check_range("--iterations", raw.iterations, 1, 1'000'000));
   LONGSPAN_CHECK_OK(check_seconds("--warm", raw.arguments.warm_seconds, 0));
@@ -115,6 +114,10 @@ Result<Arguments> checked(Raw raw) {
   LONGSPAN_TRY(arguments.seed, parse_seed(raw.seed));
   LONGSPAN_CHECK_OK(check_word("--communicator", arguments.communicator,
                                {"threads", "mpi", "peer", "nccl", "composite"}));
+  if (!arguments.plan.empty() && !arguments.problem.empty()) {
+    return usage(fmt::format("--problem {}: the plan '{}' has its own problem; drop one of them",
+                             arguments.problem, arguments.plan));
+  }
   LONGSPAN_CHECK_OK(check_word("--check", arguments.check, {"fp64", "none"}));
   LONGSPAN_CHECK_OK(check_word("--format", arguments.format, {"markdown", "json"}));
   LONGSPAN_CHECK_OK(check_word("--direction", raw.direction, {"forward", "backward"}));
@@ -167,8 +170,8 @@ void keep_given(Raw& raw, const CLI::App& command) {
 
 /// An empty text is an unset variable of a script, never what was meant.
 Status check_not_empty(const CLI::App& command) {
-  for (const char* flag :
-       {"--problem", "--input", "--output", "--json", "--plot", "--rates", "--seed", "--ranks"}) {
+  for (const char* flag : {"--problem", "--input", "--output", "--json", "--plan", "--save-plan",
+                           "--plot", "--rates", "--seed", "--ranks"}) {
     const CLI::Option* option = command.get_option_no_throw(flag);
     if (option == nullptr || option->count() == 0 || !option->as<std::string>().empty()) continue;
     return usage(fmt::format("{} is empty; give a value or drop the flag", flag));

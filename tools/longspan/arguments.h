@@ -11,13 +11,17 @@
 
 namespace longspan::tool {
 
+inline constexpr int kMostRunRanks = 1024;
+
 /// Flags after parsing; those of other commands keep their defaults.
 struct Arguments {
   std::string command;  // run, bench, explain, schedule, simulate, list, support
   std::string problem;
   std::string input;
   std::string output;
-  std::string json;  // a path, "-", or empty
+  std::string json;       // a path, "-", or empty
+  std::string plan;       // a path, or empty
+  std::string save_plan;  // likewise
   std::string plot;
   std::string rates;
   std::string communicator = "threads";

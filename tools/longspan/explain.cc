@@ -11,6 +11,8 @@
 #include "commands.h"
 #include "inputs.h"
 #include "options.h"
+#include "output_file.h"
+#include "plan_file.h"
 #include "run_report.h"
 #include "setting.h"
 
@@ -217,17 +219,24 @@ Outcome explained(const Asked& asked, const Calls& calls) {
   return outcome;
 }
 
+Result<Outcome> explain_and_save(const Arguments& arguments) {
+  LONGSPAN_TRY(const Asked asked, ask(arguments));
+  std::optional<OutputFile> file;
+  if (!arguments.save_plan.empty()) {
+    LONGSPAN_TRY(file, OutputFile::open(arguments.save_plan));
+  }
+  if (!asked.explanation.ok()) return declined(asked);
+  LONGSPAN_TRY(const Calls calls, prepare_all(asked));
+  if (file) LONGSPAN_CHECK_OK(save_plan(*file, *calls.front()));
+  return explained(asked, calls);
+}
+
 }  // namespace
 
 Outcome explain_command(const Arguments& arguments) {
-  const auto asked = ask(arguments);
-  if (!asked.ok()) return failed(asked.error(), arguments.problem, arguments.rank_count());
-  if (!asked->explanation.ok()) return declined(*asked);
-  const auto calls = prepare_all(*asked);
-  if (!calls.ok()) {
-    return failed(calls.error(), asked->source.problem.text(), arguments.rank_count());
-  }
-  return explained(*asked, *calls);
+  const auto outcome = explain_and_save(arguments);
+  if (outcome.ok()) return *outcome;
+  return failed(outcome.error(), arguments.problem, arguments.rank_count());
 }
 
 }  // namespace longspan::tool

@@ -84,12 +84,20 @@ constexpr const char* kPreparedHelp =
 constexpr const char* kPlannedDeviceHelp =
     "cpu; cuda: as on GPUs, which need not be there (default cpu)";
 
+void add_save_plan(CLI::App& command, Raw& raw) {
+  command.add_option("--save-plan", raw.arguments.save_plan,
+                     "write what was chosen to FILE, for --plan and for the other front ends");
+}
+
 CLI::App* add_run(CLI::App& app, Raw& raw) {
   CLI::App* run =
       app.add_subcommand("run", "Compute forward and backward over ranks and verify the result");
   add_problem(*run, raw);
   run->add_option("--output", raw.arguments.output,
                   "write inputs and results, whole, as safetensors to FILE");
+  run->add_option("--plan", raw.arguments.plan,
+                  "run the plan in FILE: its problem, ranks and choices; nothing is chosen anew");
+  add_save_plan(*run, raw);
   add_ranks(*run, raw);
   add_choices(*run, raw);
   run->add_option("--seed", raw.seed, "seed of random inputs (default 0, or that of --input)");
@@ -147,7 +155,7 @@ constexpr std::pair<const char*, const char*> kValueNames[] = {
     {"--plot", "FILE"},      {"--format", "NAME"},       {"--device", "NAME"},
     {"--cudnn", "PATH"},     {"--warm", "SECONDS"},      {"--warmup", "N"},
     {"--iterations", "N"},   {"--promise", "NAME"},      {"--guards", "NAME"},
-    {"--prepared", "DIR"},
+    {"--plan", "FILE"},      {"--save-plan", "FILE"},    {"--prepared", "DIR"},
 };
 
 void name_values(CLI::App& app) {
@@ -168,6 +176,7 @@ void add_commands(CLI::App& app, Raw& raw) {
   add_problem(*explain, raw);
   add_ranks(*explain, raw);
   add_choices(*explain, raw);
+  add_save_plan(*explain, raw);
   explain->footer(explain_examples);
   CLI::App* schedule =
       app.add_subcommand("schedule", "Print, prove and draw the steps of the ranks");

@@ -69,6 +69,7 @@ Result<RankResults> run_thread(const GroupTask& task, const MakeRank& make_rank,
                    .options = task.options,
                    .communicator = std::move(communicator),
                    .device = task.devices.empty() ? task.device : task.devices[rank],
+                   .plan = task.plan,
                    .repeat = task.repeat,
                    .fails = static_cast<int>(rank) == task.fail_rank});
 }

@@ -20,6 +20,7 @@ struct GroupTask {
   std::string communicator = "threads";  // of ranks that are threads
   Device device;
   std::vector<Device> devices;  // of each rank where they are GPUs; else empty
+  std::string plan;             // as in RankTask
   int repeat = 1;
   int fail_rank = -1;
 };

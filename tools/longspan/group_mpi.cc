@@ -80,6 +80,7 @@ Result<GroupResults> run_mpi(const GroupTask& task, const std::shared_ptr<Commun
                            .options = task.options,
                            .communicator = communicator,
                            .device = task.device,
+                           .plan = task.plan,
                            .repeat = task.repeat,
                            .fails = fails});
   if (fails) std::raise(SIGKILL);  // what a crash looks like to the others

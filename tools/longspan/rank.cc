@@ -116,7 +116,8 @@ Error stopped_for_test(int rank) {
 Result<RankResults> run_rank(const RankTask& task) {
   LONGSPAN_TRY(const auto engine, Engine::create(task.options, task.communicator, task.device));
   const auto begin = Clock::now();
-  LONGSPAN_TRY(auto call, engine->prepare(task.inputs->declared()));
+  LONGSPAN_TRY(auto call, task.plan.empty() ? engine->prepare(task.inputs->declared())
+                                            : engine->load(task.plan));
   const double prepare_seconds = seconds_since(begin);
   if (task.fails) return stopped_for_test(task.communicator->rank());
   try {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "inputs.h"
 #include "longspan/engine.h"
@@ -15,6 +16,7 @@ struct RankTask {
   Options options;
   std::shared_ptr<Communicator> communicator;
   Device device;
+  std::string plan;  // bytes to load; empty: the problem is prepared by options
   int repeat = 1;
   bool fails = false;  // stops once prepared; see --fail-rank
 };

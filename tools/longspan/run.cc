@@ -10,6 +10,7 @@
 #include "group.h"
 #include "options.h"
 #include "output_file.h"
+#include "plan_file.h"
 #include "result_file.h"
 #include "run_report.h"
 
@@ -28,14 +29,18 @@ struct Prepared {
   Options options;
   Device device;                // of rank 0
   std::vector<Device> devices;  // of all ranks where they are GPUs; else empty
-  std::optional<OutputFile> output;
+  std::optional<PlanFile> plan;
+  std::optional<OutputFile> output, saved_plan;
   Source source;
   Explanation explanation;
   Inputs inputs;  // empty when declined
   double inputs_seconds = 0;
 };
 
-Result<Topology> run_topology(const Arguments& arguments, const Session& session) {
+Result<Topology> run_topology(const Arguments& arguments, const Session& session,
+                              const std::optional<PlanFile>& plan) {
+  const bool as_planned = plan && !arguments.ranks && !arguments.nodes;
+  if (as_planned && !session.mpi) return planned_topology(plan->record);
   if (!session.mpi) return make_topology(arguments);
   const int size = session.mpi->size();
   if (arguments.ranks && *arguments.ranks != size) {
@@ -72,9 +77,20 @@ size_t place_on_node(const Session& session) {
   return static_cast<size_t>(std::count(nodes.begin(), mine, *mine));
 }
 
+Result<Explanation> explanation_of(const Prepared& prepared) {
+  if (!prepared.plan) {
+    return explain(prepared.source.problem, prepared.topology, prepared.device, prepared.options);
+  }
+  LONGSPAN_TRY(Choice choice, settle(prepared.plan->record, prepared.topology, prepared.device));
+  return std::move(choice.explanation);
+}
+
 Result<Prepared> prepare(const Arguments& arguments, const Session& session) {
   Prepared prepared;
-  LONGSPAN_TRY(prepared.topology, run_topology(arguments, session));
+  if (!arguments.plan.empty()) {
+    LONGSPAN_TRY(prepared.plan, read_plan(arguments.plan));
+  }
+  LONGSPAN_TRY(prepared.topology, run_topology(arguments, session, prepared.plan));
   if (arguments.fail_rank >= prepared.topology.ranks()) {
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("--fail-rank {}: there are {} ranks, from 0", arguments.fail_rank,
@@ -82,16 +98,21 @@ Result<Prepared> prepare(const Arguments& arguments, const Session& session) {
                  "usage"};
   }
   LONGSPAN_TRY(prepared.options, make_options(arguments));
-  LONGSPAN_TRY(prepared.source, resolve_source(arguments.problem, arguments.input, arguments.seed));
+  LONGSPAN_TRY(prepared.source,
+               prepared.plan
+                   ? resolve_source(prepared.plan->record, arguments.input, arguments.seed)
+                   : resolve_source(arguments.problem, arguments.input, arguments.seed));
   prepared.source.uniform_lengths = !arguments.promise.empty();
   const int threads = thread_count(arguments, session);
   LONGSPAN_TRY(prepared.devices, make_devices(arguments, prepared.topology.ranks(), threads));
   prepared.device = prepared.devices[place_on_node(session)];
   if (!prepared.device.is_cuda()) prepared.devices.clear();
-  LONGSPAN_TRY(prepared.explanation, explain(prepared.source.problem, prepared.topology,
-                                             prepared.device, prepared.options));
+  LONGSPAN_TRY(prepared.explanation, explanation_of(prepared));
   if (!arguments.output.empty() && session.reports()) {
     LONGSPAN_TRY(prepared.output, OutputFile::open(arguments.output));
+  }
+  if (!arguments.save_plan.empty() && session.reports()) {
+    LONGSPAN_TRY(prepared.saved_plan, OutputFile::open(arguments.save_plan));
   }
   if (!prepared.explanation.ok()) return prepared;
   const auto begin = Clock::now();
@@ -126,6 +147,7 @@ Result<GroupResults> compute(const Arguments& arguments, const Session& session,
                        .communicator = arguments.communicator,
                        .device = prepared.device,
                        .devices = prepared.devices,
+                       .plan = prepared.plan ? prepared.plan->bytes : "",
                        .repeat = arguments.repeat,
                        .fail_rank = arguments.fail_rank};
   return session.mpi ? run_mpi(task, session.mpi) : run_threads(task);
@@ -218,6 +240,10 @@ Result<Outcome> verify_and_report(const Arguments& arguments, Prepared& prepared
     if (prepared.inputs.problem.dropout != 0 && !writes_dropout_keep(prepared.inputs.problem)) {
       report.notes.emplace_back("dropout_keep would take more than 64 MiB and is not written");
     }
+  }
+  if (prepared.saved_plan) {
+    LONGSPAN_CHECK_OK(save_plan(*prepared.saved_plan, *results.call));
+    report.notes.push_back(fmt::format("the plan is in '{}'", arguments.save_plan));
   }
   report.seconds.total = seconds_since(begin);
   return report_run(report);

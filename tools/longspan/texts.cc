@@ -66,6 +66,7 @@ std::string run_examples() {
       "  longspan run --ranks 8 --nodes 2 --forward hybrid --input out.safetensors --json -\n"
       "  longspan run --ranks 2 --problem \"dtype=bf16 heads=8/2 dim=64 lengths=900 \\\n"
       "    mask=causal window=128,0 softcap=50 sink=learnable dropout=0.1 max_logit=true\"\n"
+      "  longspan run --plan plan.json     # of longspan explain --save-plan plan.json\n"
       "  longspan run --backward none --problem \"dtype=bf16 heads=8/2 dim=64 lengths=1 "
       "kv_lengths=900 page=16\"\n"
       "  mpirun -n 2 longspan run --communicator mpi --input out.safetensors\n"

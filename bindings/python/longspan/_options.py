@@ -1,6 +1,7 @@
 """How an engine chooses and waits."""
 
 import dataclasses
+from typing import Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Options:
     guards: str = "report"
     deadline: float = 60.0
 
-    def values(self) -> tuple:
+    def values(self) -> tuple[Any, ...]:
         """The fields in their order."""
         return tuple(getattr(self, name) for name in self.__dataclass_fields__)
 

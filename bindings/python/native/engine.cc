@@ -37,17 +37,6 @@ CallRef prepare(const EngineRef& engine, const String& problem) {
   return CallRef(value_or_raise(engine->engine->prepare(parsed)));
 }
 
-/// What forward keeps for backward and the caller allocates: (name, dtype, rows, heads, dim).
-Array<Array<Any>> saved_layout(const Call& call) {
-  Array<Array<Any>> specs;
-  for (const BufferSpec& spec : call.saved_layout()) {
-    if (!spec.alias.empty()) continue;
-    specs.push_back({String(spec.name), String(std::string(name(spec.dtype))), spec.shape[0],
-                     spec.shape[1], spec.shape[2]});
-  }
-  return specs;
-}
-
 Array<Any> chosen(const Selection& selection) {
   return {String(std::string(selection.strategy->name)), String(selection.strategy_reason),
           String(std::string(selection.provider->name())), String(selection.provider_reason)};
@@ -72,7 +61,8 @@ Map<String, Any> describe(const CallRef& handle) {
   facts.Set("max_logit", problem.max_logit);
   facts.Set("deterministic", problem.deterministic);
   facts.Set("partition", String(std::string(name(call.partition().kind()))));
-  facts.Set("saved", saved_layout(call));
+  facts.Set("saved_bytes", handle->saved.bytes());
+  facts.Set("scratch_bytes", scratch_bytes(call, handle->saved));
   facts.Set("forward", chosen(explanation.forward));
   facts.Set("forward_workspace", static_cast<int64_t>(call.workspace_bytes(Direction::kForward)));
   if (explanation.forward_only) return facts;
@@ -104,12 +94,6 @@ SideOperands side_of(const Device& device, const OptionalTensor& sink, const Opt
   return side;
 }
 
-Saved saved_of(const Array<int64_t>& addresses) {
-  Saved saved;
-  for (const int64_t address : addresses) saved.push_back(reinterpret_cast<void*>(address));
-  return saved;
-}
-
 Workspace workspace_of(int64_t address, int64_t bytes) {
   return {reinterpret_cast<void*>(address), static_cast<size_t>(bytes)};
 }
@@ -118,15 +102,14 @@ Stream stream_of(const Device& device) {
   return {device.is_cuda() ? TVMFFIEnvGetStream(kDLCUDA, device.ordinal) : nullptr};
 }
 
-/// Tensors as attention() of the front ends documents them; saved buffers and the workspace as
-/// addresses. Collective.
+/// Tensors as attention() of the front ends documents them; the block of saved buffers and the
+/// workspace as addresses. Collective.
 void forward(const EngineRef& engine, const CallRef& call, const FfiTensor& q, const FfiTensor& k,
              const FfiTensor& v, const FfiTensor& o, const FfiTensor& lse, double scale,
              const OptionalTensor& sink, const OptionalTensor& slopes, const OptionalTensor& bias,
              const OptionalTensor& max_logit, const OptionalTensor& lengths_q,
              const OptionalTensor& lengths_k, double softcap, double dropout, int64_t seed,
-             int64_t offset, const Array<int64_t>& saved, int64_t workspace,
-             int64_t workspace_bytes) {
+             int64_t offset, int64_t saved, int64_t workspace, int64_t workspace_bytes) {
   const Device& device = engine->device;
   const ForwardOperands operands{.q = rows_view(q, "q", device),
                                  .k = rows_view(k, "k", device),
@@ -139,8 +122,28 @@ void forward(const EngineRef& engine, const CallRef& call, const FfiTensor& q, c
                                  .max_logit = per_head_view(max_logit, "max_logit", device)};
   Stream stream = stream_of(device);
   const std::lock_guard lock(engine->busy);
-  check_or_raise(engine->engine->forward(*call->call, operands, saved_of(saved),
+  check_or_raise(engine->engine->forward(*call->call, operands, call->saved.at(saved),
                                          workspace_of(workspace, workspace_bytes), stream));
+}
+
+/// forward() of a problem without side operands, for o alone; `scratch` holds scratch_bytes.
+void forward_alone(const EngineRef& engine, const CallRef& call, const FfiTensor& q,
+                   const FfiTensor& k, const FfiTensor& v, const FfiTensor& o, double scale,
+                   int64_t scratch, int64_t scratch_bytes) {
+  const Device& device = engine->device;
+  ForwardOperands operands{.q = rows_view(q, "q", device),
+                           .k = rows_view(k, "k", device),
+                           .v = rows_view(v, "v", device),
+                           .o = rows_view(o, "o", device),
+                           .scale = scale};
+  Scratch left{scratch, scratch_bytes};
+  operands.lse = statistics_of(operands.q);
+  operands.lse.data = reinterpret_cast<void*>(left.take(bytes_of(operands.lse)));
+  const Saved saved = call->saved.at(left.take(call->saved.bytes()));
+  Stream stream = stream_of(device);
+  const std::lock_guard lock(engine->busy);
+  check_or_raise(engine->engine->forward(*call->call, operands, saved,
+                                         workspace_of(left.address, left.bytes), stream));
 }
 
 void backward(const EngineRef& engine, const CallRef& call, const FfiTensor& q, const FfiTensor& k,
@@ -149,8 +152,8 @@ void backward(const EngineRef& engine, const CallRef& call, const FfiTensor& q, 
               const OptionalTensor& sink, const OptionalTensor& slopes, const OptionalTensor& bias,
               const OptionalTensor& dsink, const OptionalTensor& dbias,
               const OptionalTensor& lengths_q, const OptionalTensor& lengths_k, double softcap,
-              double dropout, int64_t seed, int64_t offset, const Array<int64_t>& saved,
-              int64_t workspace, int64_t workspace_bytes) {
+              double dropout, int64_t seed, int64_t offset, int64_t saved, int64_t workspace,
+              int64_t workspace_bytes) {
   const Device& device = engine->device;
   const BackwardOperands operands{.q = rows_view(q, "q", device),
                                   .k = rows_view(k, "k", device),
@@ -168,7 +171,7 @@ void backward(const EngineRef& engine, const CallRef& call, const FfiTensor& q, 
                                   .dbias = optional_rows_view(dbias, "dbias", device)};
   Stream stream = stream_of(device);
   const std::lock_guard lock(engine->busy);
-  check_or_raise(engine->engine->backward(*call->call, operands, saved_of(saved),
+  check_or_raise(engine->engine->backward(*call->call, operands, call->saved.at(saved),
                                           workspace_of(workspace, workspace_bytes), stream));
 }
 
@@ -187,6 +190,7 @@ Map<String, int64_t> counters(const EngineRef& engine) {
           {String("bytes_sent_backward"), counted.bytes_sent_backward},
           {String("attend_launches"), counted.attend_launches},
           {String("fill_steps"), counted.fill_steps},
+          {String("selections"), counted.selections},
           {String("plan_hits"), plans.hits},
           {String("plan_builds"), plans.builds},
           {String("plan_evictions"), plans.evictions}};
@@ -199,6 +203,7 @@ LONGSPAN_EXPORT(make_engine)
 LONGSPAN_EXPORT(prepare)
 LONGSPAN_EXPORT(describe)
 LONGSPAN_EXPORT(forward)
+LONGSPAN_EXPORT(forward_alone)
 LONGSPAN_EXPORT(backward)
 LONGSPAN_EXPORT(synchronize)
 LONGSPAN_EXPORT(counters)

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <utility>
 
+#include "blocks.h"
 #include "longspan/engine.h"
 
 namespace longspan::python {
@@ -35,8 +36,10 @@ class EngineObj : public ffi::Object {
 
 class CallObj : public ffi::Object {
  public:
-  explicit CallObj(std::shared_ptr<const Call> call) : call(std::move(call)) {}
+  explicit CallObj(std::shared_ptr<const Call> prepared)
+      : call(std::move(prepared)), saved(*call) {}
   std::shared_ptr<const Call> call;
+  SavedBlock saved;
   TVM_FFI_DECLARE_OBJECT_INFO_FINAL("longspan.Call", CallObj, ffi::Object);
 };
 

@@ -52,7 +52,7 @@ TensorView view_of(const FfiTensor& tensor, const char* name, const Device& devi
   view.stride_seq = tensor.stride(rows - 1);
   view.stride_batch = rows == 2 ? tensor.stride(0) : view.seq * view.stride_seq;
   view.stride_head = tensor.stride(rows);
-  if (inner == 2 && view.dim > 1 && tensor.stride(rows + 1) != 1) {
+  if (inner == 2 && view.dim > 1 && view.rows() > 0 && tensor.stride(rows + 1) != 1) {
     invalid(name, fmt::format("stride {} of its last extent; it must be 1 (make it contiguous)",
                               tensor.stride(rows + 1)));
   }
@@ -67,6 +67,21 @@ TensorView rows_view(const FfiTensor& tensor, const char* name, const Device& de
 
 TensorView statistics_view(const FfiTensor& tensor, const char* name, const Device& device) {
   return view_of(tensor, name, device, 1);
+}
+
+TensorView statistics_of(const TensorView& rows) {
+  return {.dtype = accumulator(rows.dtype),
+          .batch = rows.batch,
+          .seq = rows.seq,
+          .heads = rows.heads,
+          .dim = 1,
+          .stride_batch = rows.seq * rows.heads,
+          .stride_seq = rows.heads,
+          .stride_head = 1};
+}
+
+int64_t bytes_of(const TensorView& view) {
+  return view.rows() * view.heads * view.dim * size_of(view.dtype);
 }
 
 TensorView optional_rows_view(const OptionalTensor& tensor, const char* name,

@@ -50,6 +50,7 @@ Status launch_fill(const TensorView& view, const DeviceRows& rows, double value,
 
 Status launch_delta(const BackwardTiles& call, const TensorView& delta) {
   const int64_t rows = delta.rows();
+  if (rows == 0) return {};
   const dim3 grid(static_cast<unsigned>((rows + kThreads - 1) / kThreads),
                   static_cast<unsigned>(delta.heads));
   delta_kernel<<<grid, kThreads, 0, static_cast<cudaStream_t>(call.stream.handle)>>>(

@@ -54,6 +54,7 @@ struct TermValues {
   BiasView bias;
   bool drops = false;
   uint32_t key0 = 0, key1 = 0;
+  const uint32_t* key = nullptr;  // in their place
   uint64_t threshold = 0;
   double keep_factor = 1;
 };
@@ -67,6 +68,7 @@ inline TermValues term_values(const ScoreTerms& terms) {
           .drops = dropout.probability != 0,
           .key0 = dropout.key()[0],
           .key1 = dropout.key()[1],
+          .key = dropout.device_key,
           .threshold = dropout.threshold(),
           .keep_factor = dropout.keep_factor()};
 }
@@ -107,9 +109,10 @@ class PairTerms {
   __device__ double keep(int64_t i, int64_t j) const {
     if (!terms_.drops) return 1;
     const auto word = [](int64_t value) { return static_cast<uint32_t>(value); };
+    const bool given = terms_.key != nullptr;
     const PhiloxWords words =
         philox4x32(PhiloxWords{word(tile_.sequence), word(head_), word(query(i)), word(key(j))},
-                   terms_.key0, terms_.key1);
+                   given ? terms_.key[0] : terms_.key0, given ? terms_.key[1] : terms_.key1);
     return words.x < terms_.threshold ? 0 : terms_.keep_factor;
   }
 

@@ -15,6 +15,8 @@ Error not_built() { return {ErrorCode::kUnsupported, kRemedy, "prepared"}; }
 
 }  // namespace
 
+Result<std::string> Prepared::identity(const Device&) const { return not_built(); }
+
 Verdict Prepared::consider(const TileProblem&, const Device&) const {
   return Decline{DeclineCode::kNotBuilt, kRemedy};
 }

@@ -8,6 +8,7 @@
 #include "providers/prepared/choose.h"
 #include "providers/prepared/plan.h"
 #include "providers/prepared/rules.h"
+#include "providers/prepared/sha256.h"
 #include "providers/prepared/store.h"
 #include "providers/rules.h"
 
@@ -30,6 +31,16 @@ std::variant<prepared::Builds, Decline> chosen(const TileProblem& problem, const
 }
 
 }  // namespace
+
+/// Over all objects of the store, as they are chosen among all.
+Result<std::string> Prepared::identity(const Device&) const {
+  LONGSPAN_TRY(const prepared::Store* const store, prepared::store());
+  std::string sums;
+  if (store != nullptr) {
+    for (const prepared::Manifest& manifest : store->manifests()) sums += manifest.sha256 + "\n";
+  }
+  return prepared::sha256_of_text(std::move(sums));
+}
 
 Verdict Prepared::consider(const TileProblem& problem, const Device& device) const {
   const auto found = chosen(problem, device);

@@ -8,6 +8,8 @@
 #include <cstring>
 #include <fstream>
 #include <span>
+#include <sstream>
+#include <utility>
 
 #include "providers/prepared/errors.h"
 
@@ -67,11 +69,7 @@ class Sha256 {
                                     0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
 };
 
-}  // namespace
-
-Result<std::string> sha256_of_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return refused(fmt::format("{} cannot be read", path));
+std::string sha256_of_rest(std::istream& file) {
   Sha256 sum;
   uint64_t bytes = 0;
   std::array<uint8_t, kBlock> block{};
@@ -83,7 +81,6 @@ Result<std::string> sha256_of_file(const std::string& path) {
     if (held < kBlock) break;
     sum.add(block);
   }
-  if (file.bad()) return refused(fmt::format("{} cannot be read", path));
   // A one bit, zeros, and the length in bits as 64 bits at the end of a block.
   std::memset(block.data() + held, 0, kBlock - held);
   block[held] = 0x80;
@@ -94,6 +91,20 @@ Result<std::string> sha256_of_file(const std::string& path) {
   for (size_t i = 0; i < 8; ++i) block[kBlock - 1 - i] = static_cast<uint8_t>(bytes * 8 >> (8 * i));
   sum.add(block);
   return sum.text();
+}
+
+}  // namespace
+
+Result<std::string> sha256_of_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string sum = file ? sha256_of_rest(file) : "";
+  if (sum.empty() || file.bad()) return refused(fmt::format("{} cannot be read", path));
+  return sum;
+}
+
+std::string sha256_of_text(std::string text) {
+  std::istringstream stream(std::move(text));
+  return sha256_of_rest(stream);
 }
 
 }  // namespace longspan::prepared

@@ -91,6 +91,7 @@ void check_whole(Case c, uint64_t seed, double factor = 1) {
   Compared r = compute_exact(c, in);
   c.problem.features.whole = true;
   for (const Provider* provider : lane_providers()) {
+    if (!offered(*provider, lane_device(1), c.problem)) continue;
     r.device = empty_results(c);
     forward(*provider, lane_device(1), c, in, c.tiles, r.device.carry);
     backward(*provider, lane_device(1), c, in, c.tiles, r.lse, r.delta, r.device.gradients);

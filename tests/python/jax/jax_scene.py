@@ -124,6 +124,6 @@ class Scene:
         return jax_oracle.attention(self.q, self.k, self.v, self.dout, spans, self.terms, sinks,
                                     bias, slopes, seed)
 
-    def check(self, call=None) -> None:
+    def check(self, call=None, bars: dict = jax_oracle.BARS) -> None:
         with jax.enable_x64(self.dtype == "float64"):
-            jax_oracle.check(self.results(call), self.truth(), self.dtype)
+            jax_oracle.check(self.results(call), self.truth(), self.dtype, bars)

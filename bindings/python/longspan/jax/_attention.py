@@ -1,14 +1,18 @@
 """``attention``: from keyword arguments to a static problem and arrays."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from longspan._errors import InvalidArgument
-from longspan._problem import bias_key, canonical_problem, problem_text
+from longspan._problem import bias_key
 from longspan.jax import _axes, _library, _local, _sharded
-from longspan.jax._lengths import LAYOUTS, Side, side_of
-from longspan.jax._spec import DTYPES, Spec, accumulator
+from longspan.jax._call_plan import CallPlan
+from longspan.jax._lengths import LAYOUTS, Integers
+from longspan.jax._settled import Settled, spec_for, spec_of
+from longspan.jax._spec import DTYPES, AxisName, Spec, accumulator
 
 
 def _dtype_name(q, k, v) -> str:
@@ -38,11 +42,13 @@ def _check_extents(q, k, v, layout: str) -> None:
         raise InvalidArgument(f"q has dim {q.shape[-1]} and k {k.shape[-1]}; they must agree")
 
 
-def _check_bias(bias, fields: dict, q_side: Side, k_side: Side) -> None:
-    batch = 1 if fields["bias"].startswith("1") else len(q_side.lengths)
-    heads = int(fields["heads"].split("/")[0]) if fields["bias"].endswith("h") else 1
-    rows = 1 if fields["bias"] == "1,1,1,s" else max(q_side.padded)
-    expected = (batch, heads, rows, max(k_side.padded))
+def _check_bias(bias, spec: Spec) -> None:
+    key = spec.fields["bias"]
+    q_extents, k_extents = spec.extents("q"), spec.extents("k")
+    batch = 1 if key.startswith("1") else len(q_extents)
+    heads = spec.heads[0] if key.endswith("h") else 1
+    rows = 1 if key == "1,1,1,s" else max(q_extents)
+    expected = (batch, heads, rows, max(k_extents))
     if tuple(bias.shape) != expected:
         raise InvalidArgument(f"bias is {list(bias.shape)}; this problem takes {list(expected)}")
 
@@ -81,14 +87,14 @@ def _check_rows(spec: Spec, side: str, x) -> None:
     batch = {"bshd": 0, "sbhd": 1}.get(spec.layout)
     batch = 1 if batch is None else x.shape[batch]
     rows = x.shape[0] if spec.layout == "thd" else x.shape[0] * x.shape[1]
-    shards = _library.shards(spec.problem, spec.request)[side]
+    answer = _library.shards(spec.problem, spec.request)
+    shards = answer[side]
     largest = max(shard["rows"] for shard in shards)
     uneven = batch > 1 and any(s["rows"] != rows or s["batch"] != batch for s in shards)
     if largest == rows and not uneven:
         return
-    partition = spec.request.split("partition=")[1].split(" ")[0]
     raise InvalidArgument(
-        f"{side} has {rows} rows on each device; partition {partition} gives the devices "
+        f"{side} has {rows} rows on each device; partition {answer['partition']} gives them "
         f"{[s['rows'] for s in shards]} rows. Cut it with longspan.jax.Plan, which pads all to the "
         "largest" + ("; a batch takes layout='thd' where shards differ" if batch > 1 else "")
     )
@@ -130,35 +136,36 @@ def _on_one(spec: Spec, q, k, v, sides):
 
 
 def attention(
-    q,
-    k,
-    v,
+    q: jax.Array,
+    k: jax.Array,
+    v: jax.Array,
     *,
     causal: bool = False,
     align: str | None = None,
     window: tuple[int, int] | int | None = None,
-    prefix=None,
+    prefix: Integers | None = None,
     chunk: int = 0,
     scale: float | None = None,
     softcap: float = 0.0,
-    sinks=None,
-    alibi=False,
-    bias=None,
+    sinks: jax.Array | str | None = None,
+    alibi: jax.Array | bool = False,
+    bias: jax.Array | None = None,
     dropout: float = 0.0,
-    dropout_key=None,
-    lengths=None,
-    kv_lengths=None,
-    cu_seqlens=None,
-    cu_seqlens_kv=None,
+    dropout_key: jax.Array | None = None,
+    lengths: Integers | None = None,
+    kv_lengths: Integers | None = None,
+    cu_seqlens: Integers | None = None,
+    cu_seqlens_kv: Integers | None = None,
     layout: str = "bshd",
     return_lse: bool = False,
     return_max_logit: bool = False,
     forward_provider: str = "auto",
     backward_provider: str = "auto",
-    axis_name=None,
+    axis_name: AxisName = None,
     strategy: str = "ring",
     partition: str = "contiguous",
-):
+    plan: CallPlan | None = None,
+) -> Any:
     """Exact attention, differentiable in q, k, v, sinks and bias.
 
     Works under ``jit``, ``grad``, ``vmap``, ``jax.checkpoint`` and, with ``axis_name``, inside
@@ -194,6 +201,9 @@ def attention(
         strategy: over an axis: "ring" or "all_gather".
         partition: over an axis, which tokens a device holds: "contiguous", "zigzag", "striped" or
             "balanced"; see Plan.
+        plan: a prepared problem in the place of masks, lengths, scale, softcap, dropout's
+            probability, providers, strategy and partition. It says which of sinks, alibi and bias
+            there are, and over several ranks still needs ``axis_name``.
 
     Returns:
         o, shape of q with v's dim; with ``return_lse`` or ``return_max_logit`` a tuple of o and
@@ -205,38 +215,30 @@ def attention(
     """
     dtype = _dtype_name(q, k, v)
     _check_extents(q, k, v, layout)
-    ranks = 1 if axis_name is None else lax.axis_size(axis_name)
-    q_side = side_of(q.shape, layout, ranks, lengths, cu_seqlens, ("lengths", "cu_seqlens"))
-    if kv_lengths is None and cu_seqlens_kv is None:
-        kv_lengths, cu_seqlens_kv = lengths, cu_seqlens
-    k_side = side_of(k.shape, layout, ranks, kv_lengths, cu_seqlens_kv,
-                     ("kv_lengths", "cu_seqlens_kv"))
-    text = problem_text(
-        dtype=dtype, heads=(q.shape[-2], k.shape[-2]), dim=q.shape[-1], dim_v=v.shape[-1],
-        lengths=q_side.lengths, kv_lengths=k_side.lengths, padded=q_side.padded,
-        kv_padded=k_side.padded, layout=layout, causal=causal, align=align, window=window,
-        prefix=prefix, chunk=chunk, scale=scale, softcap=softcap,
-        alibi=alibi is not None and alibi is not False,
-        bias=bias_key(bias), sink=_sink_kind(sinks), dropout=dropout,
-        max_logit=return_max_logit,
-    )
-    for key, side in (("tokens", q_side), ("kv_tokens", k_side)):
-        text += "" if side.tokens is None else f" {key}={side.tokens}"
-    request = f"forward={forward_provider} backward={backward_provider}"
-    if ranks > 1:
-        request += f" ranks={ranks} strategy={strategy} partition={partition}"
-    spec = Spec(canonical_problem(text), layout, request, axis_name if ranks > 1 else None)
+    settled = Settled(causal, align, window, prefix, chunk, scale, softcap, dropout, lengths,
+                      kv_lengths, cu_seqlens, cu_seqlens_kv, forward_provider, backward_provider,
+                      strategy, partition)
+    sides = {
+        "alibi": "default" if alibi is not None and alibi is not False else None,
+        "bias": bias_key(bias),
+        "sink": _sink_kind(sinks),
+        "max_logit": "true" if return_max_logit else None,
+    }
+    if plan is None:
+        spec = spec_for(q, k, v, dtype, layout, axis_name, settled, sides)
+    else:
+        spec = spec_of(plan, q, k, v, dtype, layout, axis_name, settled, sides)
     acc = accumulator(q.dtype)
     if bias is not None:
-        _check_bias(bias, spec.fields, q_side, k_side)
+        _check_bias(bias, spec)
     slopes = _per_head(alibi, "alibi", q.shape[-2], acc)
     sides = (
         _per_head(sinks, "sinks", q.shape[-2], acc),
         None if slopes is None else lax.stop_gradient(slopes),
         None if bias is None else bias.astype(q.dtype),
-        _seed(dropout, dropout_key),
+        _seed(float(spec.fields.get("dropout", 0)), dropout_key),
     )
-    run = _over_axis if ranks > 1 else _on_one
+    run = _on_one if spec.axis is None else _over_axis
     o, lse, largest = run(spec, q, k, v, sides)
     results = (o,)
     results += (lax.stop_gradient(lse),) if return_lse else ()

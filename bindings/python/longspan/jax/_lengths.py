@@ -1,12 +1,16 @@
 """Lengths of the sequences, which are known when a program is traced."""
 
 import dataclasses
+from collections.abc import Sequence
+from typing import TypeAlias
 
 import jax
 import numpy as np
 
 from longspan._errors import InvalidArgument
 from longspan._problem import lengths_from_cumulative
+
+Integers: TypeAlias = Sequence[int] | np.ndarray
 
 LAYOUTS = ("bshd", "sbhd", "thd")
 

@@ -25,12 +25,8 @@ def _load() -> ctypes.CDLL:
             "sources."
         )
     library = ctypes.CDLL(str(_PATH))
-    for name in (
-        "longspan_xla_describe",
-        "longspan_xla_shards",
-        "longspan_xla_set_prepared_store",
-    ):
-        getattr(library, name).restype = ctypes.c_void_p
+    for name in ("describe", "record", "shards", "set_prepared_store"):
+        getattr(library, f"longspan_xla_{name}").restype = ctypes.c_void_p
     library.longspan_xla_free.argtypes = [ctypes.c_void_p]
     for handler in _HANDLERS:
         for suffix, platform in _PLATFORMS.items():
@@ -78,6 +74,16 @@ def _described(problem: str, request: str, ordinal: int) -> dict:
 def describe(problem: str, request: str) -> dict:
     """What bindings/python/native/xla/describe.h says; errors of longspan."""
     return _described(problem, request, _ordinal())
+
+
+@functools.lru_cache(maxsize=1024)
+def _recorded(problem: str, request: str, ordinal: int) -> dict:
+    return _answer(_library.longspan_xla_record(problem.encode(), request.encode(), ordinal))
+
+
+def record(problem: str, request: str) -> dict:
+    """As describe: a request as a plan."""
+    return _recorded(problem, request, _ordinal())
 
 
 @functools.lru_cache(maxsize=1024)

@@ -83,6 +83,7 @@ def attention(spec: Spec, q, k, v, sides):
 
 
 def _attention_forward(spec: Spec, q, k, v, sides):
+    spec.check_gradients()
     run = batchable(_FORWARD, spec)
     o, lse, max_logit, *saved = run(q, k, v, *for_handlers(*sides, q.dtype))
     return _results(spec, o, lse, max_logit), (q, k, v, o, lse, sides, saved)

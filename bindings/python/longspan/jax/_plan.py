@@ -1,12 +1,15 @@
 """Which rows each device of a mesh axis holds."""
 
+from typing import Any
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from longspan._errors import InvalidArgument
 from longspan._problem import canonical_problem, problem_text
 from longspan.jax import _library
-from longspan.jax._lengths import packed_lengths
+from longspan.jax._lengths import Integers, packed_lengths
 
 
 class Plan:
@@ -27,13 +30,13 @@ class Plan:
         *,
         seq: int | None = None,
         kv_seq: int | None = None,
-        cu_seqlens=None,
-        cu_seqlens_kv=None,
+        cu_seqlens: Integers | None = None,
+        cu_seqlens_kv: Integers | None = None,
         partition: str = "auto",
         causal: bool = False,
         align: str | None = None,
         window: tuple[int, int] | int | None = None,
-        prefix=None,
+        prefix: Integers | None = None,
         chunk: int = 0,
     ):
         """A dense sequence of ``seq`` queries, or a pack that ``cu_seqlens`` cuts up.
@@ -43,13 +46,12 @@ class Plan:
         """
         if (seq is None) == (cu_seqlens is None):
             raise InvalidArgument("a Plan takes either seq or cu_seqlens")
-        self.ranks = ranks
-        self._packed = seq is None
+        packed = seq is None
         self._mask = {"causal": causal, "align": align, "window": window, "chunk": chunk}
         self._mask = {key: value for key, value in self._mask.items() if value}
         self._prefix = prefix
         self._cumulative = (cu_seqlens, cu_seqlens_kv)
-        if self._packed:
+        if packed:
             lengths = packed_lengths(cu_seqlens, "cu_seqlens")
             kv_lengths = lengths
             if cu_seqlens_kv is not None:
@@ -58,14 +60,20 @@ class Plan:
         else:
             lengths, kv_lengths = (seq,), (seq if kv_seq is None else kv_seq,)
             padded, kv_padded = ((-(-n[0] // ranks) * ranks,) for n in (lengths, kv_lengths))
-        self._lengths = {"q": lengths, "k": kv_lengths}
         text = canonical_problem(
             problem_text(
                 dtype="f32", heads=(1, 1), dim=1, lengths=lengths, kv_lengths=kv_lengths,
-                padded=padded, kv_padded=kv_padded, layout="thd" if self._packed else "bshd",
+                padded=padded, kv_padded=kv_padded, layout="thd" if packed else "bshd",
                 prefix=prefix, **self._mask,
             )
         )
+        self._deal(ranks, partition, packed, {"q": lengths, "k": kv_lengths}, text)
+
+    def _deal(self, ranks: int, partition: str, packed: bool, lengths: dict, text: str) -> None:
+        """``lengths`` are those of one dense sequence, or of a pack; ``text`` is its problem."""
+        self.ranks = ranks
+        self._packed = packed
+        self._lengths = lengths
         self._shards = _library.shards(text, f"ranks={ranks} partition={partition}")
         self.partition = self._shards["partition"]
         self.reason = self._shards["reason"]
@@ -82,7 +90,7 @@ class Plan:
         """The position inside its sequence of each row of all devices, for RoPE; 0 for padding."""
         return self._table(side, column=2, padding=0)
 
-    def shard(self, x, side: str = "q", axis: int | None = None):
+    def shard(self, x: jax.Array, side: str = "q", axis: int | None = None) -> jax.Array:
         """A global array in the order in which devices hold its rows, to be cut into equal parts
         by ``shard_map`` (``PartitionSpec`` with the mesh axis at ``axis``). Padding is 0.
 
@@ -96,7 +104,7 @@ class Plan:
         return jnp.take(x, np.where(inside, indices, x.shape[axis]), axis=axis, mode="fill",
                         fill_value=0)
 
-    def unshard(self, x, side: str = "q", axis: int | None = None):
+    def unshard(self, x: jax.Array, side: str = "q", axis: int | None = None) -> jax.Array:
         """The reverse of ``shard``."""
         axis = self._axis(axis)
         indices = self.indices(side)
@@ -106,7 +114,7 @@ class Plan:
         places[indices[inside]] = np.flatnonzero(inside)
         return jnp.take(x, places, axis=axis)
 
-    def arguments(self, batch: int = 1) -> dict:
+    def arguments(self, batch: int = 1) -> dict[str, Any]:
         """What ``attention`` must be told beside q, k, v and the axis: partition, mask and
         lengths; ``batch`` sequences where the plan is dense."""
         arguments = {"partition": self.partition, **self._mask}

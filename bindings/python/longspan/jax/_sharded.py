@@ -183,6 +183,7 @@ def attention(spec: Spec, q, k, v, sides):
 
 
 def _attention_forward(spec: Spec, q, k, v, sides):
+    spec.check_gradients()
     exact, lse, max_logit = _forward(spec, q, k, v, sides)
     o = exact.astype(q.dtype)
     kept_o = exact if spec.describe()["exact_o"] else o

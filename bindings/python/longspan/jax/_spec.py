@@ -1,17 +1,28 @@
 """What is static of one attention call."""
 
 import dataclasses
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
 
+from longspan._errors import Unsupported
 from longspan.jax import _library
 
 DTYPES = {"f64": jnp.float64, "f32": jnp.float32, "f16": jnp.float16, "bf16": jnp.bfloat16}
 
+AxisName: TypeAlias = str | tuple[str, ...] | None
+
+PLAN = "plan="  # what a request that is a plan begins with
+
 # Lists with one entry per sequence.
-_PER_SEQUENCE = ("lengths", "kv_lengths", "padded", "kv_padded", "prefix")
+PER_SEQUENCE = ("lengths", "kv_lengths", "padded", "kv_padded", "prefix")
 _ALIGNMENT = 64  # of a workspace: a part of an array of bytes is used that is aligned
+
+
+def fields_of(problem: str) -> dict:
+    """The keys of a canonical problem text."""
+    return dict(pair.split("=", 1) for pair in problem.split(" "))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,27 +32,55 @@ class Spec:
     Attributes:
         problem: canonical text of the whole problem.
         layout: of q, k, v and o.
-        request: routing and, over several ranks, how they share the work.
+        request: routing and, over several ranks, how they share the work; or a plan.
         axis: mesh axis of the ranks; None for one rank.
     """
 
     problem: str
     layout: str
     request: str
-    axis: str | tuple | None = None
+    axis: AxisName = None
 
     @property
     def fields(self) -> dict:
-        return dict(pair.split("=", 1) for pair in self.problem.split(" "))
+        return fields_of(self.problem)
 
     def has(self, key: str) -> bool:
         """Whether a key of the problem is not at its default."""
         return key in self.fields
 
+    @property
+    def heads(self) -> tuple[int, int]:
+        q, kv = self.fields["heads"].split("/")
+        return int(q), int(kv)
+
+    def extents(self, side: str) -> list[int]:
+        """Rows of each sequence, padding included; ``side`` is q or k."""
+        fields = self.fields
+        lengths = fields["lengths"]
+        if side == "q":
+            text = fields.get("padded", lengths)
+        else:
+            text = fields.get("kv_padded", fields.get("kv_lengths", lengths))
+        return [int(n) for n in text.split(",")]
+
     def describe(self) -> dict:
         return _library.describe(self.problem, self.request)
 
+    @property
+    def recorded(self) -> bool:
+        return self.request.startswith(PLAN)
+
+    def check_gradients(self) -> None:
+        if self.recorded and _library.record("", self.request)["backward"] is None:
+            raise Unsupported(
+                "the plan is for forward alone, but a gradient is asked for; record one with "
+                "gradients, or use jax.lax.stop_gradient"
+            )
+
     def without_gradients(self) -> "Spec":
+        if self.recorded:
+            return self  # what forward keeps is part of the plan
         return dataclasses.replace(self, request=self.request + " gradients=false")
 
     def folds(self) -> bool:
@@ -50,7 +89,8 @@ class Spec:
         fields = self.fields
         per_call = ("tokens", "kv_tokens", "dropout", "max_logit")
         return (
-            not any(key in fields for key in per_call)
+            not self.recorded
+            and not any(key in fields for key in per_call)
             and fields.get("sink") != "learnable"
             and fields.get("bias", "b").startswith("b")
         )
@@ -58,7 +98,7 @@ class Spec:
     def repeated(self, times: int) -> "Spec":
         """The problem with its sequences ``times`` times."""
         fields = self.fields
-        for key in _PER_SEQUENCE:
+        for key in PER_SEQUENCE:
             if key in fields:
                 fields[key] = ",".join([fields[key]] * times)
         text = " ".join(f"{key}={value}" for key, value in fields.items())

@@ -1,6 +1,8 @@
 """The attention function."""
 
 import math
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import torch
 
@@ -8,11 +10,13 @@ from longspan._errors import InvalidArgument
 from longspan._options import Options
 from longspan._problem import bias_key
 from longspan.torch import _arguments
-from longspan.torch._autograd import attend
+from longspan.torch._autograd import attend, attend_plain
 from longspan.torch._calls import Values
-from longspan.torch._group import process_group
+from longspan.torch._group import Group, process_group
 from longspan.torch._plan import Plan
 from longspan.torch._traced import plan_of
+
+Lengths: TypeAlias = Sequence[int] | torch.Tensor | None
 
 # The extents to swap for [batch, seq, heads, dim].
 _SWAPPED = {"bshd": (), "sbhd": (0, 1), "bhsd": (1, 2), "thd": ()}
@@ -26,7 +30,7 @@ def attention(
     causal: bool = False,
     align: str | None = None,
     window: tuple[int, int] | int | None = None,
-    prefix=None,
+    prefix: Sequence[int] | None = None,
     chunk: int = 0,
     scale: float | None = None,
     softcap: float = 0.0,
@@ -35,19 +39,19 @@ def attention(
     bias: torch.Tensor | None = None,
     dropout: float = 0.0,
     dropout_rng: tuple[int, int] | None = None,
-    cu_seqlens=None,
-    cu_seqlens_kv=None,
-    lengths=None,
-    kv_lengths=None,
+    cu_seqlens: Lengths = None,
+    cu_seqlens_kv: Lengths = None,
+    lengths: Lengths = None,
+    kv_lengths: Lengths = None,
     layout: str = "bshd",
-    group=None,
+    group: Group = None,
     options: Options | None = None,
     plan: Plan | None = None,
     actual_lengths: torch.Tensor | None = None,
     actual_kv_lengths: torch.Tensor | None = None,
     return_lse: bool = False,
     return_max_logit: bool = False,
-):
+) -> Any:
     """Exact attention, softmax(scale q k^T + ...) v, whole or as one rank of a group.
 
     Under a group q, k and v are this rank's rows (`Plan.shard`) and the call is collective; lengths
@@ -103,6 +107,23 @@ def attention(
         longspan.Unsupported: nobody offers the problem; ``declines`` and the message say why.
         longspan.PeerLost: another rank died or did not answer within ``options.deadline``.
     """
+    settled = causal or chunk or not (
+        align is window is prefix is cu_seqlens is cu_seqlens_kv is lengths is kv_lengths is group
+        is options is None
+    )
+    if plan is not None and settled:
+        raise InvalidArgument(
+            "a mask, lengths, a group or options are given beside a plan, which has settled them: "
+            + plan.problem
+        )
+    if (
+        plan is not None and plan.plain and layout == "bshd" and alibi is False
+        and (scale is sinks is bias is dropout_rng is actual_lengths is actual_kv_lengths is None)
+        and not (softcap or dropout or return_lse or return_max_logit)
+        and q.dim() == k.dim() == v.dim() == plan.extents
+        and not torch.is_autocast_enabled(plan.engine.device.type)
+    ):
+        return attend_plain(plan, q, k, v)
     swap = _SWAPPED.get(layout)
     if swap is None:
         raise InvalidArgument(f"layout is '{layout}'; it must be one of {', '.join(_SWAPPED)}")
@@ -122,13 +143,6 @@ def attention(
             sink=_arguments.sink_key(sinks), dropout=dropout, max_logit=return_max_logit,
         )
         plan = plan_of(text, group, q.device, options or Options())
-    elif causal or align or window or chunk or group or options or not (
-        prefix is cu_seqlens is cu_seqlens_kv is lengths is kv_lengths is None
-    ):
-        raise InvalidArgument(
-            "a mask, lengths, a group or options are given beside a plan, which has settled them: "
-            + plan.problem
-        )
     elif alibi is True or isinstance(sinks, str) or return_max_logit:
         _arguments.check_against_plan(plan, alibi, sinks, return_max_logit)
     if scale is not None and not math.isfinite(scale):

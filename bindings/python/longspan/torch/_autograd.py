@@ -2,18 +2,14 @@
 torch.compile, fake tensors and dispatch modes (selective checkpointing, tracing)."""
 
 import torch
+from torch.autograd import forward_ad
 
 from longspan._errors import Unsupported
-from longspan.torch._calls import Values, outputs, run_backward, run_forward
+from longspan.torch import _transforms
+from longspan.torch._calls import Values, outputs, run_alone, run_backward, run_forward
 from longspan.torch._plan import Plan
 from longspan.torch._traced import plan_numbered, tracing
-
-
-def _dense(tensor: torch.Tensor) -> torch.Tensor:
-    """Gradients of sums are expanded single values; those get memory of their own."""
-    if tensor.stride(-1) != 1 or 0 in tensor.stride():
-        return tensor.contiguous()
-    return tensor
+from longspan.torch._transforms import dense
 
 
 def _check_backward(plan: Plan) -> None:
@@ -22,6 +18,13 @@ def _check_backward(plan: Plan) -> None:
             "the plan is for forward alone (backward='none'), but a gradient is asked for; use "
             "options without it, or torch.no_grad()"
         )
+
+
+def _check_tangents(inputs) -> None:
+    if forward_ad._current_level < 0:
+        return
+    if any(t is not None and forward_ad.unpack_dual(t).tangent is not None for t in inputs):
+        _transforms.refuse_tangents()
 
 
 class Attention(torch.autograd.Function):
@@ -41,12 +44,38 @@ class Attention(torch.autograd.Function):
     def backward(ctx, dout, _dlse, _dmax):
         if dout is None:
             return (None,) * 8
-        _check_backward(ctx.plan)
         q, k, v, o, lse, saved, sinks, bias, slopes = ctx.saved_tensors
         gradients = run_backward(
-            ctx.plan, _dense(dout), q, k, v, o, lse, saved, sinks, bias, slopes, ctx.values
+            ctx.plan, dense(dout), q, k, v, o, lse, saved, sinks, bias, slopes, ctx.values
         )
         return (*gradients, None, None, None)
+
+
+def _plain_backward(ctx, dout):
+    q, k, v, o, lse, saved = ctx.saved_tensors
+    dq, dk, dv, _, _ = run_backward(
+        ctx.plan, dense(dout), q, k, v, o, lse, saved, None, None, None, Values(ctx.plan.scale)
+    )
+    return dq, dk, dv, None
+
+
+_plain_backward_once = torch.autograd.function.once_differentiable(_plain_backward)
+
+
+class PlainAttention(torch.autograd.Function):
+    """The same for q, k, v and o of a plain plan alone, which costs the host less."""
+
+    @staticmethod
+    def forward(ctx, q, k, v, plan):
+        o, lse, _, saved = run_forward(plan, q, k, v, None, None, None, Values(plan.scale))
+        ctx.save_for_backward(q, k, v, o, lse, saved)
+        ctx.plan = plan
+        return o
+
+    @staticmethod
+    def backward(ctx, dout):
+        # Only where a graph of the gradients is asked for does anybody see that there is none.
+        return (_plain_backward_once if torch.is_grad_enabled() else _plain_backward)(ctx, dout)
 
 
 torch.library.define(
@@ -88,7 +117,7 @@ def _backward_op(
     with_lengths = Values(*values, lengths_q, lengths_k)
     kept = saved if saved.numel() else None
     gradients = run_backward(
-        plan_numbered(plan), _dense(dout), q, k, v, o, lse, kept, sinks, bias, slopes, with_lengths
+        plan_numbered(plan), dense(dout), q, k, v, o, lse, kept, sinks, bias, slopes, with_lengths
     )
     return _tensors(gradients, q)
 
@@ -127,14 +156,28 @@ torch.library.register_autograd("longspan::attention", _differentiate, setup_con
 
 def attend(plan: Plan, q, k, v, sinks, bias, slopes, values: Values):
     """o, lse and max_logit by the cheapest route that the caller's modes allow."""
-    q, k, v = _dense(q), _dense(k), _dense(v)
+    q, k, v = dense(q), dense(k), dense(v)
     if tracing():
         return torch.ops.longspan.attention(
             q, k, v, sinks, bias, slopes, values.lengths_q, values.lengths_k, plan.number,
             values.scale, values.softcap, values.dropout, values.seed, values.offset,
         )[:3]
+    if _transforms.transforming():
+        return _transforms.attend(plan, q, k, v, sinks, bias, slopes, values)
     inputs = (q, k, v, sinks, bias)
+    _check_tangents(inputs)
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs):
         _check_backward(plan)
         return Attention.apply(q, k, v, sinks, bias, slopes, plan, values)
     return run_forward(plan, q, k, v, sinks, bias, slopes, values)[:3]
+
+
+def attend_plain(plan: Plan, q, k, v) -> torch.Tensor:
+    """o of a plain plan: fewer steps than attend()."""
+    q, k, v = dense(q), dense(k), dense(v)
+    if tracing() or _transforms.transforming() or forward_ad._current_level >= 0:
+        return attend(plan, q, k, v, None, None, None, Values(plan.scale))[0]
+    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
+        _check_backward(plan)
+        return PlainAttention.apply(q, k, v, plan)
+    return run_alone(plan, q, k, v, plan.scale)

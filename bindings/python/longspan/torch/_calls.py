@@ -26,13 +26,16 @@ def _bytes(count: int, like: torch.Tensor) -> torch.Tensor:
     return torch.empty(count, dtype=torch.uint8, device=like.device)
 
 
-def outputs(plan: Plan, q: torch.Tensor):
-    """Empty o, lse, largest logits and saved memory; None for what the plan has not. o lies in
-    memory as q where it can."""
+def _empty_o(plan: Plan, q: torch.Tensor) -> torch.Tensor:
+    """It lies in memory as q where it can."""
     if plan.dim == plan.dim_v:
-        o = torch.empty_like(q)
-    else:
-        o = q.new_empty((*q.shape[:-1], plan.dim_v))
+        return torch.empty_like(q)
+    return q.new_empty((*q.shape[:-1], plan.dim_v))
+
+
+def outputs(plan: Plan, q: torch.Tensor):
+    """Empty o, lse, largest logits and saved memory; None for what the plan has not."""
+    o = _empty_o(plan, q)
     lse = torch.empty(q.shape[:-1], dtype=plan.accumulator, device=q.device)
     max_logit = lse.new_empty(plan.heads) if plan.max_logit else None
     return o, lse, max_logit, _bytes(plan.saved_bytes, q) if plan.saved_bytes else None
@@ -45,10 +48,20 @@ def run_forward(plan: Plan, q, k, v, sinks, bias, slopes, values: Values):
     workspace = _bytes(plan.workspace_bytes[0], q)
     _native.forward(
         plan.engine.handle, plan.call, q, k, v, o, lse, scale, sinks, slopes, bias, max_logit,
-        lengths_q, lengths_k, softcap, dropout, seed, offset, plan.saved_addresses(saved),
-        workspace.data_ptr(), plan.workspace_bytes[0],
+        lengths_q, lengths_k, softcap, dropout, seed, offset,
+        0 if saved is None else saved.data_ptr(), workspace.data_ptr(), plan.workspace_bytes[0],
     )
     return results
+
+
+def run_alone(plan: Plan, q, k, v, scale: float) -> torch.Tensor:
+    """o of a plain plan, by the fewest steps. Collective."""
+    o = _empty_o(plan, q)
+    scratch = torch.empty(plan.scratch_bytes, dtype=torch.uint8, device=o.device)
+    _native.forward_alone(
+        plan.engine.handle, plan.call, q, k, v, o, scale, scratch.data_ptr(), plan.scratch_bytes
+    )
+    return o
 
 
 def run_backward(plan: Plan, dout, q, k, v, o, lse, saved, sinks, bias, slopes, values: Values):
@@ -63,6 +76,6 @@ def run_backward(plan: Plan, dout, q, k, v, o, lse, saved, sinks, bias, slopes, 
     _native.backward(
         plan.engine.handle, plan.call, q, k, v, o, lse, dout, dq, dk, dv, scale, sinks, slopes,
         bias, dsinks, dbias, lengths_q, lengths_k, softcap, dropout, seed, offset,
-        plan.saved_addresses(saved), workspace.data_ptr(), plan.workspace_bytes[1],
+        0 if saved is None else saved.data_ptr(), workspace.data_ptr(), plan.workspace_bytes[1],
     )
     return dq, dk, dv, dsinks, None if dbias is None else dbias.to(bias.dtype)

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import weakref
+from typing import Any
 
 import torch
 
@@ -11,7 +12,7 @@ from longspan._errors import Unsupported
 from longspan._options import Options
 from longspan._problem import problem_text
 from longspan._reports import explain
-from longspan.torch._group import communicator_of, process_group
+from longspan.torch._group import Group, communicator_of, process_group
 from longspan.torch._plan import Plan
 
 
@@ -27,7 +28,13 @@ class Engine:
             the CPU "callback" (the process group itself).
     """
 
-    def __init__(self, group=None, device="cpu", options=Options(), communicator="auto"):
+    def __init__(
+        self,
+        group: Group = None,
+        device: torch.device | str = "cpu",
+        options: Options = Options(),
+        communicator: str = "auto",
+    ):
         device = torch.device(device)
         if device.type == "cuda" and device.index is None:
             device = torch.device("cuda", torch.cuda.current_device())
@@ -40,9 +47,11 @@ class Engine:
         self.handle = _native.make_engine(
             self.communicator, str(device), dataclasses.asdict(options)
         )
-        self._planned = functools.lru_cache(maxsize=256)(functools.partial(Plan, self))
+        cached = functools.lru_cache(maxsize=256)
+        self._planned = cached(lambda text: Plan(self, self.prepare(text)))
+        self._loaded = cached(lambda data: Plan(self, _native.load(self.handle, data)))
 
-    def plan(self, text: str | None = None, **problem) -> Plan:
+    def plan(self, text: str | None = None, **problem: Any) -> Plan:
         """Prepares a problem; collective when it is new, from the library's cache when it is not.
 
         Args:
@@ -51,7 +60,12 @@ class Engine:
         """
         return self._planned(text if text is not None else problem_text(**problem))
 
-    def prepare(self, text: str):
+    def load(self, data: bytes) -> Plan:
+        """The plan of `Plan.to_bytes`; collective when it is new. As `Plan.from_bytes`, but options
+        of this engine that are not at their defaults must be those of the plan."""
+        return self._loaded(bytes(data))
+
+    def prepare(self, text: str) -> Any:
         """The handle of a prepared call. Errors of unsupported problems carry ``declines``."""
         try:
             return _native.prepare(self.handle, text)
@@ -73,7 +87,9 @@ _alone: dict = {}
 _of_groups: "weakref.WeakKeyDictionary" = weakref.WeakKeyDictionary()
 
 
-def engine_of(group=None, device="cpu", options=Options()) -> Engine:
+def engine_of(
+    group: Group = None, device: torch.device | str = "cpu", options: Options = Options()
+) -> Engine:
     """The engine that `attention` uses for a group, device and options; made when first asked for,
     which is collective over the group, and kept as long as the group lives."""
     group = process_group(group)

@@ -3,6 +3,7 @@
 import ctypes
 import datetime
 import socket
+from typing import TypeAlias
 
 import torch
 import torch.distributed as dist
@@ -11,7 +12,10 @@ from longspan import _native
 from longspan._errors import InvalidArgument
 
 
-def process_group(group):
+Group: TypeAlias = dist.ProcessGroup | dist.DeviceMesh | None
+
+
+def process_group(group: Group) -> dist.ProcessGroup | None:
     """The ProcessGroup of a group, of a one-dimensional DeviceMesh, or None."""
     if group is None or isinstance(group, dist.ProcessGroup):
         return group

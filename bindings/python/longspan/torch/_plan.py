@@ -3,13 +3,16 @@
 import itertools
 import math
 import weakref
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from longspan import _native
+from longspan.torch._group import Group
 from longspan.torch._shard import shard, unshard
 
-_ALIGNMENT = 64  # of saved buffers and workspace
+if TYPE_CHECKING:
+    from longspan.torch._engine import Engine
 
 DTYPES = {
     torch.float64: "f64",
@@ -20,16 +23,6 @@ DTYPES = {
 
 _numbers = itertools.count()
 NUMBERED: "weakref.WeakValueDictionary[int, Plan]" = weakref.WeakValueDictionary()
-_SIZES = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2}
-
-
-def _offsets(specs) -> tuple[list[int], int]:
-    """Where each saved buffer starts in one block of memory, and the block's bytes."""
-    offsets, end = [], 0
-    for _, dtype, rows, heads, dim in specs:
-        offsets.append(end)
-        end += math.ceil(rows * heads * dim * _SIZES[dtype] / _ALIGNMENT) * _ALIGNMENT
-    return offsets, end
 
 
 class Plan:
@@ -42,16 +35,20 @@ class Plan:
         packed: whether tensors are [tokens, ...] instead of [batch, seq, ...].
         partition: contiguous, zigzag, striped or balanced: which rank owns which rows.
         forward, backward: (strategy, why, provider, why); backward is None for forward alone.
+        extents: how many a tensor has.
+        plain: whether a call needs nothing but q, k and v.
         saved_bytes: what forward keeps for backward beside inputs and outputs.
+        scratch_bytes: of all that a forward call without gradient needs beside q, k, v and o.
         workspace_bytes: of forward and of backward.
     """
 
-    def __init__(self, engine, text: str):
+    def __init__(self, engine: "Engine", call: Any):
+        """`Engine.plan` and `from_bytes` make plans."""
         self.engine = engine
         self.number = next(_numbers)
         NUMBERED[self.number] = self
         self.ranks = engine.ranks
-        self.call = engine.prepare(text)
+        self.call = call
         facts = _native.describe(self.call)
         self.problem = str(facts["problem"])
         self.partition = str(facts["partition"])
@@ -61,7 +58,8 @@ class Plan:
             int(facts["forward_workspace"]),
             int(facts.get("backward_workspace", 0)),
         )
-        self._saved_offsets, self.saved_bytes = _offsets(facts["saved"])
+        self.saved_bytes = int(facts["saved_bytes"])
+        self.scratch_bytes = int(facts["scratch_bytes"])
         self.dtype = str(facts["dtype"])
         self.packed = facts["layout"] == "thd"
         self.heads, self.kv_heads = map(int, facts["heads"])
@@ -73,8 +71,30 @@ class Plan:
         self.alibi = bool(facts["alibi"])
         self.sink = str(facts["sink"])
         self.max_logit = bool(facts["max_logit"])
+        self.extents = 3 if self.packed else 4
+        self.plain = not (self.dropout or self.max_logit)
         self.accumulator = torch.float64 if self.dtype == "f64" else torch.float32
         self._row_maps: dict = {}
+
+    def to_bytes(self) -> bytes:
+        """The plan for `from_bytes`, here or elsewhere, in any front end of longspan; the same on
+        every rank. Raises `longspan.Unsupported` where a provider chooses anew in every process.
+        """
+        return bytes(_native.plan_bytes(self.call))
+
+    @staticmethod
+    def from_bytes(
+        data: bytes, group: Group = None, device: torch.device | str = "cpu"
+    ) -> "Plan":
+        """The plan that `to_bytes` wrote, on the engine of a group and device (`engine_of`).
+        Collective when it is new.
+
+        Nothing is chosen anew. Raises `longspan.InvalidArgument` for bytes that are damaged, and
+        for plans of other ranks, devices, providers or versions of longspan.
+        """
+        from longspan.torch._engine import engine_of
+
+        return engine_of(group, device).load(data)
 
     def local_shape(self, side: str = "q") -> tuple[int, int]:
         """(batch, seq) of this rank's tensors: ``side`` is q (also o) or k (also v)."""
@@ -94,7 +114,7 @@ class Plan:
         write(self.call, side, rank, rows)
         return rows
 
-    def rows_of(self, side: str, device) -> tuple[torch.Tensor, torch.Tensor]:
+    def rows_of(self, side: str, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
         """On ``device``: global rows of this rank's rows, and the place of each global row in the
         concatenation of all ranks' rows."""
         maps = self._row_maps
@@ -120,10 +140,3 @@ class Plan:
         loss of its own.
         """
         return unshard(self, local, side)
-
-    def saved_addresses(self, saved: torch.Tensor | None) -> list[int]:
-        """Of the saved buffers in their memory."""
-        if saved is None:
-            return []
-        base = saved.data_ptr()
-        return [base + offset for offset in self._saved_offsets]

@@ -7,6 +7,8 @@
 #include <array>
 #include <span>
 
+#include "devices.h"
+
 namespace longspan::xla {
 namespace {
 
@@ -119,6 +121,10 @@ Result<Dropout> dropout_of(const Problem& problem, const ffi::AnyBuffer& words,
   if (words.size_bytes() != sizeof(seed)) {
     return invalid(fmt::format("the dropout seed has {} bytes; it takes two words of 32 bits",
                                words.size_bytes()));
+  }
+  if (where.ordinal != kHost) {
+    dropout.device_key = static_cast<const uint32_t*>(words.untyped_data());
+    return dropout;
   }
   LONGSPAN_CHECK_OK(where.read(seed.data(), words));
   dropout.seed = uint64_t{seed[1]} << 32 | seed[0];

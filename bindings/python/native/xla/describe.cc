@@ -83,6 +83,37 @@ Result<json> describe(const Asked& asked) {
   return request.ranks == 1 ? describe_single(asked, request.gradients) : describe_sharded(asked);
 }
 
+json chosen(const Selection& selection) {
+  return {selection.strategy->name, selection.strategy_reason, selection.provider->name(),
+          selection.provider_reason};
+}
+
+/// A prepared problem as a plan.
+Result<json> planned(const Problem& problem, const Explanation& explanation,
+                     const Result<PlanRecord>& record) {
+  if (!record.ok()) return record.error();
+  return json{{"plan", record->to_bytes()},
+              {"problem", problem.text()},
+              {"layout", name(problem.layout)},
+              {"partition", name(explanation.partition)},
+              {"ranks", record->node_of_rank.size()},
+              {"forward", chosen(explanation.forward)},
+              {"backward", explanation.forward_only ? json() : chosen(explanation.backward)}};
+}
+
+Result<json> record(const Asked& asked) {
+  LONGSPAN_TRY(const Request request, parse_request(asked.request));
+  const std::string problem = request.plan ? request.plan->problem : std::string(asked.problem);
+  const Asked whole{problem, asked.request, asked.ordinal};
+  if (request.ranks == 1) {
+    LONGSPAN_TRY(const auto found, SingleCall::find(whole));
+    const Call& call = found->call();
+    return planned(call.problem(), call.explanation(), call.record());
+  }
+  LONGSPAN_TRY(const auto call, ShardedCall::find(whole));
+  return planned(call->problem(), call->explanation(), call->record());
+}
+
 json shard_of(const Shard& shard, const std::vector<int64_t>& global_rows) {
   json runs = json::array();
   for (const Run& run : shard.runs) {
@@ -125,6 +156,10 @@ Result<json> set_store(const char* folder) {
 
 char* longspan_xla_describe(const char* problem, const char* request, int32_t ordinal) {
   return longspan::xla::answer(longspan::xla::describe({problem, request, ordinal}));
+}
+
+char* longspan_xla_record(const char* problem, const char* request, int32_t ordinal) {
+  return longspan::xla::answer(longspan::xla::record({problem, request, ordinal}));
 }
 
 char* longspan_xla_shards(const char* problem, const char* request) {

@@ -14,6 +14,11 @@ extern "C" {
 /// {"workspace", "gather", "rounds": [{"distance", "rows", "sent": [[[source, target, rows]]]}]}.
 char* longspan_xla_describe(const char* problem, const char* request, int32_t ordinal);
 
+/// What is asked for as a plan; the problem of a request that is a plan is its own: {"plan": bytes,
+/// "problem", "layout", "partition", "ranks", "forward", "backward"} where a direction is
+/// [strategy, why, provider, why], or null.
+char* longspan_xla_record(const char* problem, const char* request, int32_t ordinal);
+
 /// {"partition", "reason", "q", "k"} where a side is a list, by rank, of {"rows", "batch", "runs":
 /// [[local row, global row, first position, stride, size, valid]]}.
 char* longspan_xla_shards(const char* problem, const char* request);

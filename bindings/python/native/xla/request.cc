@@ -44,9 +44,37 @@ Status set(Request& request, std::string_view key, std::string_view value) {
   return {};
 }
 
+Result<Request> request_of_plan(std::string_view bytes) {
+  LONGSPAN_TRY(PlanRecord plan, PlanRecord::from_bytes(bytes));
+  Request request;
+  request.ranks = static_cast<int>(plan.node_of_rank.size());
+  request.partition = name(plan.partition);
+  request.gradients = plan.backward.has_value();
+  const std::string& backward = plan.backward ? plan.backward->strategy : plan.forward.strategy;
+  if (request.ranks > 1) {
+    LONGSPAN_CHECK_OK(set(request, "strategy", plan.forward.strategy));
+    LONGSPAN_CHECK_OK(set(request, "strategy", backward));
+  }
+  if (backward != plan.forward.strategy && request.ranks > 1) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("the plan's strategies are {} forward and {} backward; in JAX both "
+                             "directions have the same",
+                             plan.forward.strategy, backward),
+                 "request"};
+  }
+  request.plan = std::move(plan);
+  return request;
+}
+
 }  // namespace
 
+Topology Request::topology() const {
+  return plan ? Topology{plan->node_of_rank} : Topology::blocks(ranks, 1);
+}
+
 Result<Request> parse_request(std::string_view text) {
+  constexpr std::string_view kPlan = "plan=";
+  if (text.starts_with(kPlan)) return request_of_plan(text.substr(kPlan.size()));
   Request request;
   while (!text.empty()) {
     const std::string_view pair = text.substr(0, text.find(' '));
@@ -59,8 +87,19 @@ Result<Request> parse_request(std::string_view text) {
   return request;
 }
 
+Result<Request> request_of(const Asked& asked) {
+  LONGSPAN_TRY(Request request, parse_request(asked.request));
+  if (!request.plan || request.plan->problem == asked.problem) return request;
+  return Error{
+      ErrorCode::kInvalidArgument,
+      fmt::format("the plan is of the problem \"{}\", the call of \"{}\"; give a plan of it",
+                  request.plan->problem, asked.problem),
+      "request"};
+}
+
 Options options_of(const Request& request) {
   Options options;
+  if (request.plan) return options;
   options.forward.routing = request.forward;
   options.backward.routing = request.backward;
   options.partition = request.partition;

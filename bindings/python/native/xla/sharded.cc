@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "devices.h"
-#include "request.h"
 
 namespace longspan::xla {
 namespace {
@@ -31,6 +30,25 @@ TileProblem common_problem(std::span<const Schedule> schedules, const Rounds& ro
   return common;
 }
 
+/// What a plan has settled, or what is chosen for a request.
+Result<Choice> choice_of(const Problem& problem, const Request& request, const Device& device) {
+  const Options options = options_of(request);
+  Choice choice;
+  if (request.plan) {
+    LONGSPAN_TRY(choice, settle(*request.plan, request.topology(), device));
+  } else {
+    LONGSPAN_TRY(choice.explanation, explain(problem, request.topology(), device, options));
+    if (!choice.explanation.ok()) {
+      return Error{ErrorCode::kUnsupported, choice.explanation.text(), "selection"};
+    }
+    LONGSPAN_TRY(choice.setting, make_setting(problem, request.topology(), device, options));
+    choice.setting.forward = options.forward.strategy;
+    choice.setting.backward = options.backward.strategy;
+  }
+  choice.setting.whole = false;  // the program carries partial results
+  return choice;
+}
+
 bool has_saved_o(const Schedule& schedule) {
   return std::any_of(schedule.buffers.begin(), schedule.buffers.end(), [](const Buffer& buffer) {
     return buffer.space == Space::kSaved && buffer.quantity == Quantity::kO;
@@ -47,33 +65,39 @@ Status ShardedCall::build(const Device& device, const Setting& setting, Directio
   Side& side = sides_[static_cast<size_t>(direction)];
   LONGSPAN_TRY(side.rounds, rounds_of(schedules));
   side.tiles = common_problem(schedules, side.rounds);
+  side.schedule_hash = hash_schedule(schedules.front());
   if (direction == Direction::kForward) keeps_exact_o_ = has_saved_o(schedules.front());
   LONGSPAN_TRY(side.plan, selection.provider->prepare(side.tiles, device));
   return {};
 }
 
 Result<std::shared_ptr<ShardedCall>> ShardedCall::make(const Asked& asked) {
-  LONGSPAN_TRY(const Request request, parse_request(asked.request));
+  LONGSPAN_TRY(const Request request, request_of(asked));
   const auto call = std::make_shared<ShardedCall>();
   LONGSPAN_TRY(call->problem_, parse_problem(asked.problem));
   LONGSPAN_TRY(const Device* const device, device_of(asked.ordinal));
-  const Topology topology = Topology::blocks(request.ranks, 1);
-  LONGSPAN_TRY(call->explanation_, explain(call->problem_, topology, *device, options_of(request)));
-  if (!call->explanation_.ok()) {
-    return Error{ErrorCode::kUnsupported, call->explanation_.text(), "selection"};
-  }
+  LONGSPAN_TRY(const Choice choice, choice_of(call->problem_, request, *device));
+  call->explanation_ = choice.explanation;
   call->ranks_ = request.ranks;
-  LONGSPAN_TRY(Partition partition,
-               Partition::make(call->problem_, call->explanation_.partition, request.ranks));
-  const Setting setting{
-      .problem = call->problem_,
-      .partition = std::move(partition),
-      .topology = topology,
-      .forward = request.strategy,
-      .backward = request.gradients ? request.strategy : std::string(kNoStrategy)};
-  LONGSPAN_CHECK_OK(call->build(*device, setting, Direction::kForward));
-  if (request.gradients) LONGSPAN_CHECK_OK(call->build(*device, setting, Direction::kBackward));
+  for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
+    if (direction == Direction::kBackward && !request.gradients) continue;
+    LONGSPAN_CHECK_OK(call->build(*device, choice.setting, direction));
+    const uint64_t hash = call->side(direction).schedule_hash;
+    if (request.plan) LONGSPAN_CHECK_OK(check_hash(*request.plan, direction, hash));
+  }
+  call->record_ =
+      request.plan ? Result<PlanRecord>(*request.plan) : call->make_record(request, *device);
   return call;
+}
+
+Result<PlanRecord> ShardedCall::make_record(const Request& request, const Device& device) const {
+  return longspan::make_record({.problem = problem_,
+                                .topology = request.topology(),
+                                .device = device,
+                                .options = options_of(request),
+                                .explanation = explanation_,
+                                .forward_hash = side(Direction::kForward).schedule_hash,
+                                .backward_hash = side(Direction::kBackward).schedule_hash});
 }
 
 Result<std::shared_ptr<ShardedCall>> ShardedCall::find(const Asked& asked) {

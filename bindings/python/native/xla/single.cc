@@ -55,11 +55,12 @@ class SingleCall::Engines {
 };
 
 Result<std::shared_ptr<SingleCall>> SingleCall::make(const Asked& asked) {
-  LONGSPAN_TRY(const Request request, parse_request(asked.request));
+  LONGSPAN_TRY(const Request request, request_of(asked));
   LONGSPAN_TRY(const Problem problem, parse_problem(asked.problem));
   LONGSPAN_TRY(Engines* const engines, Engines::of(asked.ordinal));
   LONGSPAN_TRY(const std::unique_ptr<Engine> engine, engines->make(options_of(request)));
-  LONGSPAN_TRY(std::shared_ptr<const Call> call, engine->prepare(problem));
+  LONGSPAN_TRY(std::shared_ptr<const Call> call,
+               request.plan ? engine->load(request.plan->to_bytes()) : engine->prepare(problem));
   return std::shared_ptr<SingleCall>(new SingleCall(std::move(call), *engines));
 }
 

@@ -12,7 +12,7 @@ namespace longspan::xla {
 /// Thread-safe: XLA runs several devices of the host on threads of their own.
 class SingleCall {
  public:
-  /// What is asked for, prepared. Errors of parse_request, parse_problem and Engine::prepare.
+  /// What is asked for, prepared. Errors of request_of, parse_problem and Engine::prepare.
   static Result<std::shared_ptr<SingleCall>> find(const Asked& asked);
 
   const Call& call() const { return *call_; }

@@ -97,7 +97,10 @@ ffi::Error on_cuda(void* stream, int32_t ordinal, ffi::RemainingArgs arguments,
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(longspan_xla_forward_cpu, on_host<run_forward>, host_binding());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(longspan_xla_backward_cpu, on_host<run_backward>, host_binding());
-XLA_FFI_DEFINE_HANDLER_SYMBOL(longspan_xla_forward_cuda, on_cuda<run_forward>, cuda_binding());
-XLA_FFI_DEFINE_HANDLER_SYMBOL(longspan_xla_backward_cuda, on_cuda<run_backward>, cuda_binding());
+// They wait for nothing and allocate nothing, so XLA may capture them into command buffers.
+XLA_FFI_DEFINE_HANDLER_SYMBOL(longspan_xla_forward_cuda, on_cuda<run_forward>, cuda_binding(),
+                              {ffi::Traits::kCmdBufferCompatible});
+XLA_FFI_DEFINE_HANDLER_SYMBOL(longspan_xla_backward_cuda, on_cuda<run_backward>, cuda_binding(),
+                              {ffi::Traits::kCmdBufferCompatible});
 
 }  // namespace longspan::xla

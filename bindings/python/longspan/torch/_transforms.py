@@ -1,0 +1,93 @@
+"""Attention under torch.func: grad, vjp, jacrev and vmap, in any order."""
+
+import torch
+
+from longspan._errors import InvalidArgument, Unsupported
+from longspan.torch._calls import run_backward, run_forward
+
+
+def transforming() -> bool:
+    return torch._C._are_functorch_transforms_active()
+
+
+def refuse_tangents(*_) -> None:
+    raise Unsupported(
+        "forward-mode derivatives (jvp, jacfwd, dual numbers) of attention are not computed; use "
+        "grad, vjp or jacrev"
+    )
+
+
+def _one_by_one(apply, info, in_dims, arguments):
+    """A vmap is a call for each: the plan is of one of them, and ranks stay in step."""
+    dims = [dim if isinstance(dim, int) else None for dim in in_dims]
+    inner = [dim for dim in in_dims if not isinstance(dim, int)]
+    if any(dim is not None for dim in torch.utils._pytree.tree_leaves(inner)):
+        raise InvalidArgument(
+            "vmap over actual_lengths or actual_kv_lengths; give lengths that all calls share"
+        )
+    calls = [
+        apply(*(x if dim is None else x.select(dim, i) for x, dim in zip(arguments, dims)))
+        for i in range(info.batch_size)
+    ]
+    results = [None if each[0] is None else torch.stack(each) for each in zip(*calls)]
+    return tuple(results), tuple(None if result is None else 0 for result in results)
+
+
+class _Backward(torch.autograd.Function):
+    @staticmethod
+    def forward(plan, values, *tensors):
+        return run_backward(plan, *tensors, values)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, *_):
+        raise Unsupported("second derivatives of attention are not computed")
+
+    jvp = staticmethod(refuse_tangents)
+
+    @staticmethod
+    def vmap(info, in_dims, *arguments):
+        return _one_by_one(_Backward.apply, info, in_dims, arguments)
+
+
+class _Forward(torch.autograd.Function):
+    @staticmethod
+    def forward(plan, values, q, k, v, sinks, bias, slopes):
+        return run_forward(plan, q, k, v, sinks, bias, slopes, values)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.plan, ctx.values, q, k, v, sinks, bias, slopes = inputs
+        o, lse, max_logit, saved = output
+        ctx.mark_non_differentiable(*(t for t in (lse, max_logit, saved) if t is not None))
+        ctx.save_for_backward(q, k, v, o, lse, saved, sinks, bias, slopes)
+
+    @staticmethod
+    def backward(ctx, dout, *_):
+        if ctx.plan.backward is None:
+            raise Unsupported("the plan is for forward alone (backward='none')")
+        return (None, None, *_Backward.apply(ctx.plan, ctx.values, dense(dout), *ctx.saved_tensors),
+                None)
+
+    jvp = staticmethod(refuse_tangents)
+
+    @staticmethod
+    def vmap(info, in_dims, *arguments):
+        return _one_by_one(_Forward.apply, info, in_dims, arguments)
+
+
+def dense(tensor: torch.Tensor) -> torch.Tensor:
+    """Gradients of sums are expanded single values; those get memory of their own."""
+    if tensor.is_contiguous():
+        return tensor
+    if tensor.stride(-1) != 1 or 0 in tensor.stride():
+        return tensor.contiguous()
+    return tensor
+
+
+def attend(plan, q, k, v, sinks, bias, slopes, values):
+    """o, lse and max_logit."""
+    return _Forward.apply(plan, values, q, k, v, sinks, bias, slopes)[:3]

@@ -1,0 +1,67 @@
+// The forward kernel up to 256 columns: consumer warpgroups and one that loads and stores.
+#pragma once
+
+#include "providers/hopper/forward/config.h"
+#include "providers/hopper/forward/consumer.cuh"
+#include "providers/hopper/forward/producer.cuh"
+
+namespace longspan::hopper {
+
+/// Stores the O that warpgroups have staged in Q buffers, and frees the buffers. One warp.
+template <class C>
+__device__ __forceinline__ void store_results(const Parameters& p, const Shared& sm, int lane) {
+  for (int number = 0;; ++number) {
+    const int buffer = buffer_of<C>(number);
+    mbarrier_wait(sm.q_full + buffer * 8, phase_of<C>(number));
+    volatile Tile& tile = sm.tiles[number & 1];
+    const int first = tile.first;
+    if (first < 0) break;
+    mbarrier_wait(sm.o_full + buffer * 8, phase_of<C>(number));
+    if constexpr (!C::kMerges) {
+      const int row = tile.q_row + first, head = tile.head, queries = tile.queries - first;
+#pragma unroll 1
+      for (int g = 0; g < C::kGroups && g * 64 < queries; ++g) {
+        const uint32_t from = sm.q + buffer * C::kQBytes + g * C::kQGroupBytes;
+        Coordinates c = coordinates_of(p.o, row + g * 64, head);
+        if (!p.stores_by_tma || queries - g * 64 < 64 || c.row + 64 > p.o.rows) {
+          copy_staged(p, from, row + g * 64, head, min(queries - g * 64, 64), lane);
+          continue;
+        }
+        if (lane != 0) continue;
+#pragma unroll 1
+        for (int i = 0; i < p.o.boxes; ++i, c.x += 64) tma_store(&p.o.map, from + i * 8192, c);
+      }
+      if (lane == 0) {
+        tma_store_commit();
+        tma_store_wait_read();
+      }
+      __syncwarp();
+    }
+    if (lane == 0) mbarrier_arrive(sm.q_empty + buffer * 8);
+  }
+  tma_store_wait();
+}
+
+template <class C>
+__device__ __forceinline__ void attend(const Parameters& p) {
+  extern __shared__ char stages[];
+  __shared__ alignas(8) uint64_t barriers[kBarriers];
+  __shared__ alignas(16) Tile tiles[2];
+  __shared__ Tail tail;
+  const Shared sm = make_shared<C>(stages, barriers, tiles, &tail);
+  // NOTE: through a shuffle, so that descriptors stay in uniform registers.
+  const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0), t = threadIdx.x & 127;
+  if (threadIdx.x == 0) init_barriers<C>(sm);
+  __syncthreads();
+  if (warpgroup == C::kGroups) {
+    give_registers<C::kProducerRegisters>();
+    if (t == 0) Producer<C>(p, sm).run();
+    if (t / 32 == 1 && !C::kDirect) store_results<C>(p, sm, t & 31);
+    if (t / 32 == 2) clear_tails<C>(sm, t & 31);
+  } else {
+    take_registers<C::kConsumerRegisters>();
+    Consumer<C>(p, sm, warpgroup).run();
+  }
+}
+
+}  // namespace longspan::hopper

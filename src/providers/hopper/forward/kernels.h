@@ -1,0 +1,27 @@
+// The kernels that are built, as CMakeLists.txt lists them. The host includes this.
+#pragma once
+
+#include "longspan/tensor.h"
+#include "providers/hopper/heuristics.h"
+
+namespace longspan::hopper {
+
+/// What one barrier step of TMA brings: rows of one head, `blocks` times 64 columns.
+struct Box {
+  int rows = 0;
+  int blocks = 0;
+};
+
+struct Kernel {
+  const void* entry = nullptr;  // for the CUDA runtime; takes Parameters
+  int threads = 0;
+  int rows = 0, keys = 0;  // queries of a block of threads, keys of a step
+  int shared_bytes = 0;    // dynamic ones
+  Box q, k, v;
+  bool stages_o = false;  // whole results leave by TMA in boxes like Q's, where it can reach them
+};
+
+/// The kernel of a shape for bf16 or f16, with whole or merged results.
+const Kernel& kernel_of(Shape shape, DType dtype, bool whole);
+
+}  // namespace longspan::hopper

@@ -1,0 +1,54 @@
+// What a forward kernel is launched with. Tensor maps have the dimensions {columns, rows, blocks of
+// 64 columns, heads, batch}.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "base/host_device.h"
+#include "providers/hopper/work.h"
+
+namespace longspan::hopper {
+
+/// A tensor that TMA reads or writes in boxes of rows of one head.
+struct Mapped {
+  CUtensorMap map;
+  int32_t rows = 1;   // of a batch entry
+  int32_t boxes = 1;  // that a tile is made of: one, or one of every 64 columns
+};
+
+/// A tensor that threads read and write. Row r is row r % seq of batch entry r / seq; strides count
+/// elements.
+struct RowView {
+  char* data = nullptr;
+  int64_t stride_batch = 0, stride_seq = 0, stride_head = 0;
+  int32_t seq = 1;
+  int32_t dim = 0;
+
+  template <class T>
+  LONGSPAN_HOST_DEVICE T* at(int32_t row, int32_t head) const {
+    const int32_t batch = row < seq ? 0 : row / seq;
+    return reinterpret_cast<T*>(data) + batch * stride_batch + (row - batch * seq) * stride_seq +
+           head * stride_head;
+  }
+};
+
+struct Parameters {
+  Mapped q, k, v, o;
+  RowView out;  // O: whole results of the operands' type, or f32 to be merged into
+  RowView lse;
+  const Block* blocks = nullptr;
+  uint32_t* counter = nullptr;  // 0 before the first launch, and again after every launch
+  int32_t count = 0;            // blocks
+  int32_t units = 0;            // blocks x heads
+  int32_t heads = 0;
+  int32_t section_heads = 1;  // query heads whose blocks are computed together
+  int32_t group = 1;
+  int32_t group_offset = 0;
+  float scale_log2 = 1;  // scale of scores x log2(e), above 0
+  bool stores_by_tma = false;
+  bool wide = false;  // O may be reached in accesses of 16 bytes (16-bit types) or 8 (f32)
+};
+
+}  // namespace longspan::hopper

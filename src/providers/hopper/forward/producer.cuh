@@ -1,0 +1,113 @@
+// The producer warpgroup: one thread loads Q, K and V, a warp stores O, a warp zeroes rows of V.
+#pragma once
+
+#include "providers/hopper/forward/shared.cuh"
+#include "providers/hopper/ptx/wgmma.cuh"
+
+namespace longspan::hopper {
+
+template <class C>
+class Producer {
+ public:
+  __device__ __forceinline__ Producer(const Parameters& p, const Shared& sm) : p_(p), sm_(sm) {}
+
+  __device__ __forceinline__ void run() {
+    int tile = 0;
+    for (int unit = blockIdx.x; unit < p_.units; ++tile) {
+      mbarrier_wait(sm_.q_empty + buffer_of<C>(tile) * 8, phase_of<C>(tile) ^ 1);
+      announce<C::kRows, C::kKeys>(p_, sm_.tiles[tile & 1], unit);
+      load_q(sm_.tiles[tile & 1], tile);
+      unit = load_keys(tile);
+    }
+    mbarrier_wait(sm_.q_empty + buffer_of<C>(tile) * 8, phase_of<C>(tile) ^ 1);
+    sm_.tiles[tile & 1].first = -1;
+    mbarrier_arrive(sm_.q_full + buffer_of<C>(tile) * 8);
+    load_v(step_ - 1);
+    next_tail({-1, 0});
+    mbarrier_arrive(sm_.tail_full);
+  }
+
+ private:
+  __device__ __forceinline__ void load_q(volatile Tile& tile, int number) const {
+    const int buffer = buffer_of<C>(number);
+    const uint32_t bar = sm_.q_full + buffer * 8;
+    mbarrier_expect_bytes(bar, C::kQBytes);
+    const int head = tile.head, row = tile.q_row + tile.first;
+#pragma unroll 1
+    for (int g = 0; g < C::kGroups; ++g) {
+      load_rows(sm_.q + buffer * C::kQBytes + g * C::kQGroupBytes, p_.q, bar, 8192,
+                coordinates_of(p_.q, row + g * 64, head));
+    }
+  }
+
+  /// Loads K and V of a tile, V one block behind K. Returns the unit to go on with.
+  // NOTE: it is drawn late, so that a block does not commit itself a whole tile ahead.
+  __device__ __forceinline__ int load_keys(int number) {
+    volatile Tile& tile = sm_.tiles[number & 1];
+    const int last = tile.block_max;
+    int unit = 0;
+#pragma unroll 1
+    for (int i = tile.block_min; i <= last; ++i) {
+      if (i == last) unit = gridDim.x + atomicInc(p_.counter, p_.units - 1);
+      const uint32_t slot = opaque(step_ & 1), bar = sm_.k_full + slot * 8;
+      mbarrier_wait(bar + (sm_.k_empty - sm_.k_full), ((step_ >> 1) & 1) ^ 1);
+      mbarrier_expect_bytes(bar, C::kStageBytes);
+      load_rows(sm_.k + slot * C::kStageBytes, p_.k, bar, C::kKeyBlockBytes,
+                {.row = tile.k_row + i * C::kKeys, .head = tile.key_head, .batch = tile.k_batch});
+      ++step_;
+      load_v(step_ - 2);
+      v_block_ = i;
+      v_tile_ = number & 1;
+    }
+    if (C::kQBuffers == 1) load_v(step_ - 1);
+    return unit;
+  }
+
+  /// Loads the V block that waits, as number `index`.
+  __device__ __forceinline__ void load_v(int index) {
+    if (v_block_ < 0) return;
+    const uint32_t slot = opaque(index & 1), full = sm_.v_full + slot * 8;
+    mbarrier_wait(full + (sm_.v_empty - sm_.v_full), ((index >> 1) & 1) ^ 1);
+    volatile Tile& tile = sm_.tiles[v_tile_];
+    const int first = v_block_ * C::kKeys, row = tile.v_row + first, keys = tile.keys - first;
+    // Behind the tensor's last row TMA writes zeros.
+    const bool tail = keys < C::kKeys && row + keys < p_.v.rows;
+    if (tail) next_tail({static_cast<int>(slot), keys});
+    const uint32_t bar = tail ? sm_.tail_full : full;
+    mbarrier_expect_bytes(bar, C::kStageBytes);
+    load_rows(sm_.v + slot * C::kStageBytes, p_.v, bar, C::kKeyBlockBytes,
+              {.row = row, .head = tile.key_head, .batch = tile.v_batch});
+    v_block_ = -1;
+  }
+
+  __device__ __forceinline__ void next_tail(const Tail& tail) {
+    mbarrier_wait(sm_.tail_empty, (tails_ & 1) ^ 1);
+    sm_.tail->slot = tail.slot;
+    sm_.tail->valid = tail.valid;
+    ++tails_;
+  }
+
+  const Parameters& p_;
+  const Shared& sm_;
+  int step_ = 0;                   // K blocks loaded
+  int v_block_ = -1, v_tile_ = 0;  // the V block still to load, of that tile; negative: none
+  int tails_ = 0;
+};
+
+/// Zeroes what V stages hold beyond the keys of their tile, and passes them on. Probabilities there
+/// are 0, but what lies there may be NaN.
+template <class C>
+__device__ __forceinline__ void clear_tails(const Shared& sm, int lane) {
+  for (int number = 0;; ++number) {
+    mbarrier_wait(sm.tail_full, number & 1);
+    const int slot = sm.tail->slot, valid = sm.tail->valid;
+    if (slot < 0) return;
+    clear_rows(sm.v + slot * C::kStageBytes, C::kColumnBlocks, C::kKeyBlockBytes, valid, lane);
+    if (lane == 0) {
+      mbarrier_arrive(sm.v_full + slot * 8);
+      mbarrier_arrive(sm.tail_empty);
+    }
+  }
+}
+
+}  // namespace longspan::hopper

@@ -1,0 +1,105 @@
+// Accumulators of a warpgroup: a thread holds two rows, eight apart; of every eight columns two
+// neighbours. d[4 i + e] and d[4 i + 2 + e] are column 8 i + 2 (lane % 4) + e of the upper and the
+// lower row.
+#pragma once
+
+#include <cstdint>
+
+namespace longspan::hopper {
+
+struct Rows {
+  float upper, lower;
+};
+
+constexpr float kInfinity = __builtin_huge_valf();
+constexpr float kNoKey = -1e30f;  // reference of a row that has seen no key
+constexpr float kLn2 = 0.69314718056f;
+
+__device__ __forceinline__ bool rarely(bool x) { return __builtin_expect(x, 0); }
+
+template <int R>
+__device__ __forceinline__ void scale_rows(float (&o)[R], Rows factor) {
+#pragma unroll
+  for (int i = 0; i < R / 4; ++i) {
+    o[4 * i] *= factor.upper;
+    o[4 * i + 1] *= factor.upper;
+    o[4 * i + 2] *= factor.lower;
+    o[4 * i + 3] *= factor.lower;
+  }
+}
+
+/// Largest values of this thread's columns. R is a multiple of 8.
+template <int R>
+__device__ __forceinline__ Rows thread_max(const float (&s)[R]) {
+  constexpr int kHalf = R / 8 * 4;
+  float a = s[0], b = s[2], c = s[kHalf], d = s[kHalf + 2];
+#pragma unroll
+  for (int i = 0; i < R / 8; ++i) {
+    a = fmaxf(a, fmaxf(s[4 * i], s[4 * i + 1]));
+    b = fmaxf(b, fmaxf(s[4 * i + 2], s[4 * i + 3]));
+    c = fmaxf(c, fmaxf(s[4 * i + kHalf], s[4 * i + kHalf + 1]));
+    d = fmaxf(d, fmaxf(s[4 * i + kHalf + 2], s[4 * i + kHalf + 3]));
+  }
+  return {fmaxf(a, c), fmaxf(b, d)};
+}
+
+// Over the four threads that share a row.
+__device__ __forceinline__ Rows quad_max(Rows x) {
+  x.upper = fmaxf(x.upper, __shfl_xor_sync(~0u, x.upper, 1));
+  x.lower = fmaxf(x.lower, __shfl_xor_sync(~0u, x.lower, 1));
+  x.upper = fmaxf(x.upper, __shfl_xor_sync(~0u, x.upper, 2));
+  x.lower = fmaxf(x.lower, __shfl_xor_sync(~0u, x.lower, 2));
+  return x;
+}
+__device__ __forceinline__ float quad_sum(float x) {
+  x += __shfl_xor_sync(~0u, x, 1);
+  return x + __shfl_xor_sync(~0u, x, 2);
+}
+__device__ __forceinline__ Rows quad_sum(Rows x) { return {quad_sum(x.upper), quad_sum(x.lower)}; }
+
+// Hide columns. Bounds are relative to this thread's first column, 2 (lane % 4).
+template <int R>
+__device__ __forceinline__ void hide_behind(float (&s)[R], int last_upper, int last_lower) {
+#pragma unroll
+  for (int i = 0; i < R / 4; ++i)
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      if (8 * i + e > last_upper) s[4 * i + e] = -kInfinity;
+      if (8 * i + e > last_lower) s[4 * i + 2 + e] = -kInfinity;
+    }
+}
+template <int R>
+__device__ __forceinline__ void hide_before(float (&s)[R], int first_upper, int first_lower) {
+#pragma unroll
+  for (int i = 0; i < R / 4; ++i)
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      if (8 * i + e < first_upper) s[4 * i + e] = -kInfinity;
+      if (8 * i + e < first_lower) s[4 * i + 2 + e] = -kInfinity;
+    }
+}
+
+/// Word e of thread l of a quad and word l of thread e change places.
+__device__ __forceinline__ void transpose_quad(uint32_t (&word)[4], int lane) {
+  const bool odd = lane & 1, high = lane & 2;
+#pragma unroll
+  for (int i = 0; i < 4; i += 2) {
+    const uint32_t other = __shfl_xor_sync(~0u, odd ? word[i] : word[i + 1], 1);
+    if (odd) {
+      word[i] = other;
+    } else {
+      word[i + 1] = other;
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const uint32_t other = __shfl_xor_sync(~0u, high ? word[i] : word[i + 2], 2);
+    if (high) {
+      word[i] = other;
+    } else {
+      word[i + 2] = other;
+    }
+  }
+}
+
+}  // namespace longspan::hopper

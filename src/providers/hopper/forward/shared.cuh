@@ -1,0 +1,74 @@
+// What the warps of a block share: stages, barriers, the tiles that they work on.
+#pragma once
+
+#include <cstdint>
+
+#include "providers/hopper/forward/tiles.cuh"
+#include "providers/hopper/ptx/mbarrier.cuh"
+
+namespace longspan::hopper {
+
+/// V rows that are no keys of the tile, to be made zeros.
+struct Tail {
+  int32_t slot;  // of the V stage; negative: there are no more
+  int32_t valid;
+};
+
+/// Addresses of shared memory. Of the barriers but the last two there are two each.
+struct Shared {
+  uint32_t q, k, v;
+  uint32_t k_full, k_empty, v_full, v_empty, q_full, q_empty, o_full;
+  uint32_t tail_full, tail_empty;
+  volatile Tile* tiles;  // [2], by the parity of the tile's number
+  volatile Tail* tail;
+};
+constexpr int kBarriers = 16;
+
+template <class C>
+__device__ __forceinline__ Shared make_shared(const char* stages, const uint64_t* barriers,
+                                              Tile* tiles, Tail* tail) {
+  Shared sm;
+  sm.q = (shared_address(stages) + 1023) & ~1023u;
+  sm.k = sm.q + C::kQBuffers * C::kQBytes;
+  sm.v = sm.k + 2 * C::kStageBytes;
+  sm.k_full = shared_address(barriers);
+  sm.k_empty = sm.k_full + 16;
+  sm.v_full = sm.k_full + 32;
+  sm.v_empty = sm.k_full + 48;
+  sm.q_full = sm.k_full + 64;
+  sm.q_empty = sm.k_full + 80;
+  sm.o_full = sm.k_full + 96;
+  sm.tail_full = sm.k_full + 112;
+  sm.tail_empty = sm.k_full + 120;
+  sm.tiles = tiles;
+  sm.tail = tail;
+  return sm;
+}
+
+template <class C>
+__device__ __forceinline__ void init_barriers(const Shared& sm) {
+  for (int i = 0; i < 2; ++i) {
+    mbarrier_init(sm.k_full + i * 8, 1);
+    mbarrier_init(sm.k_empty + i * 8, C::kGroups);
+    mbarrier_init(sm.v_full + i * 8, 1);
+    mbarrier_init(sm.v_empty + i * 8, C::kGroups);
+    mbarrier_init(sm.q_full + i * 8, 1);
+    mbarrier_init(sm.q_empty + i * 8, C::kDirect ? C::kGroups : 1);
+    mbarrier_init(sm.o_full + i * 8, 4 * C::kGroups);  // one arrival of each warp
+  }
+  mbarrier_init(sm.tail_full, 1);
+  mbarrier_init(sm.tail_empty, 1);
+  mbarrier_init_fence();
+}
+
+/// The Q buffer of a tile, and the phase of its barriers.
+template <class C>
+__device__ __forceinline__ int buffer_of(int tile) {
+  return C::kQBuffers == 2 ? tile & 1 : 0;
+}
+template <class C>
+__device__ __forceinline__ int phase_of(int tile) {
+  return C::kQBuffers == 2 ? tile >> 1 & 1 : tile & 1;
+}
+
+}  // namespace longspan::hopper

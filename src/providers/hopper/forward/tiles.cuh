@@ -1,0 +1,82 @@
+// Tiles of a launch, and where TMA finds their rows.
+#pragma once
+
+#include <cstdint>
+
+#include "providers/hopper/forward/parameters.h"
+#include "providers/hopper/ptx/tma.cuh"
+
+namespace longspan::hopper {
+
+/// A block of queries of one head, as a producer announces it.
+struct Tile {
+  int32_t first;    // index in the entry of its first query; negative: there are no more tiles
+  int32_t queries;  // of the entry
+  int32_t keys;     // of the entry; 0 where the tile sees none
+  int32_t lo, hi;   // query i sees key j when lo <= j - i <= hi
+  int32_t q_row, head;
+  int32_t block_min, block_max;                      // of keys
+  int32_t key_head, k_row, k_batch, v_row, v_batch;  // where the entry's keys begin
+};
+
+/// Fills in the tile that `unit` stands for, of ROWS queries and key blocks of KEYS.
+template <int ROWS, int KEYS>
+__device__ __forceinline__ void announce(const Parameters& p, volatile Tile& tile, int unit) {
+  const int section_units = p.section_heads * p.count;
+  const int section = unit / section_units, rest = unit - section * section_units;
+  const int first_head = section * p.section_heads;
+  const int heads = min(p.section_heads, p.heads - first_head), index = rest / heads;
+  const int head = first_head + rest - index * heads;
+  const Block b = p.blocks[index];
+  const int last_query = min(b.first + ROWS, b.queries) - 1;
+  const int first = max(b.first + b.lo, 0), last = min(last_query + b.hi, b.keys - 1);
+  const bool sees = first <= last;
+  tile.first = b.first, tile.queries = b.queries;
+  tile.keys = sees ? b.keys : 0;
+  tile.lo = b.lo, tile.hi = b.hi;
+  tile.q_row = b.q_row, tile.head = head;
+  tile.block_min = sees ? first / KEYS : 0;
+  tile.block_max = sees ? last / KEYS : 0;
+  tile.key_head = (head + p.group_offset) / p.group;
+  const int k_batch = b.k_row < p.k.rows ? 0 : b.k_row / p.k.rows;
+  tile.k_batch = k_batch, tile.k_row = b.k_row - k_batch * p.k.rows;
+  const int v_batch = b.k_row < p.v.rows ? 0 : b.k_row / p.v.rows;
+  tile.v_batch = v_batch, tile.v_row = b.k_row - v_batch * p.v.rows;
+}
+
+/// Where row `row` of a head lies.
+__device__ __forceinline__ Coordinates coordinates_of(const Mapped& tensor, int row, int head) {
+  const int batch = row < tensor.rows ? 0 : row / tensor.rows;
+  return {.row = row - batch * tensor.rows, .head = head, .batch = batch};
+}
+
+/// Loads the box of `tensor` that begins at block `first_block` of 64 columns; `box_bytes` are
+/// those of 64 columns.
+__device__ __forceinline__ void load_rows(uint32_t to, const Mapped& tensor, uint32_t bar,
+                                          int box_bytes, Coordinates c, int first_block = 0) {
+  if (tensor.boxes == 1) {
+    c.block = first_block;
+  } else {
+    c.x = first_block * 64;
+  }
+#pragma unroll 1
+  for (int i = 0; i < tensor.boxes; ++i, c.x += 64) {
+    tma_load(to + i * box_bytes, &tensor.map, bar, c);
+  }
+}
+
+/// One warp makes rows from `valid` on zeros, in `blocks` blocks of 64 columns, for wgmma to read.
+__device__ __forceinline__ void clear_rows(uint32_t base, int blocks, int block_bytes, int valid,
+                                           int lane) {
+#pragma unroll 1
+  for (int block = 0; block < blocks; ++block, base += block_bytes) {
+#pragma unroll 1
+    for (int at = valid * 128 + lane * 16; at < block_bytes; at += 32 * 16) {
+      asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(base + at), "r"(0) : "memory");
+    }
+  }
+  fence_async_proxy();
+  __syncwarp();
+}
+
+}  // namespace longspan::hopper

@@ -1,0 +1,26 @@
+#include "providers/hopper/hopper.h"
+
+#include <fmt/format.h>
+
+#include "providers/hopper/heuristics.h"
+#include "providers/hopper/plan.h"
+#include "providers/hopper/rules.h"
+#include "providers/rules.h"
+
+namespace longspan {
+
+constinit const Hopper kHopper;
+
+Verdict Hopper::consider(const TileProblem& problem, const Device& device) const {
+  if (auto decline = hopper::refusal(problem, device)) return *decline;
+  const int64_t dim = hopper::kernel_dim(problem.dim_qk, problem.dim_v);
+  return Offer{.detail = fmt::format("sm_90a kernels of {} columns, FP32 partial results", dim)};
+}
+
+Result<std::shared_ptr<const Plan>> Hopper::prepare(const TileProblem& problem,
+                                                    const Device& device) const {
+  LONGSPAN_CHECK_OK(preparable(hopper::refusal(problem, device)));
+  return std::shared_ptr<const Plan>(std::make_shared<hopper::HopperPlan>(problem, device));
+}
+
+}  // namespace longspan

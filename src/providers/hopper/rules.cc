@@ -1,0 +1,98 @@
+#include "providers/hopper/rules.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "providers/hopper/heuristics.h"
+#include "providers/rules.h"
+
+namespace longspan::hopper {
+namespace {
+
+using Refusal = std::optional<Decline>;
+
+constexpr const char* kOthers = "leave the provider to the automatic choice";
+
+Refusal refused_device(const Device& device) {
+  if (!device.is_cuda()) {
+    return Decline{DeclineCode::kDevice, fmt::format("device {} is not cuda", device.name)};
+  }
+  if (device.capability == 90) return std::nullopt;
+  return Decline{DeclineCode::kDevice,
+                 fmt::format("compute capability {}.{} of {} is not 9.0; {}",
+                             device.capability / 10, device.capability % 10, device.name, kOthers)};
+}
+
+Refusal refused_type(const TileProblem& p) {
+  if (p.direction == Direction::kBackward) {
+    return Decline{DeclineCode::kDirection,
+                   fmt::format("backward is not offered by hopper; {}", kOthers)};
+  }
+  if (p.dtype == DType::kF16 || p.dtype == DType::kBF16) return std::nullopt;
+  return Decline{DeclineCode::kDType,
+                 fmt::format("dtype {} is not f16 or bf16; {}", name(p.dtype), kOthers)};
+}
+
+Refusal refused_dims(const TileProblem& p) {
+  for (const auto& [what, dim] : {std::pair{"dim", p.dim_qk}, std::pair{"dim_v", p.dim_v}}) {
+    if (dim % 8 != 0) {  // rows are read in units of 16 bytes
+      return Decline{DeclineCode::kHeadDim,
+                     fmt::format("{} {} is no multiple of 8; {}", what, dim, kOthers)};
+    }
+    if (dim > kMostColumns) {
+      return Decline{DeclineCode::kHeadDim,
+                     fmt::format("{} {} > {}; {}", what, dim, kMostColumns, kOthers)};
+    }
+  }
+  return std::nullopt;
+}
+
+/// Kernels count rows, and blocks of all heads, in 32 bits.
+Refusal refused_capacity(const TileProblem& p) {
+  constexpr int64_t kMostRows = int64_t{1} << 28;
+  constexpr int64_t kMostHeadRows = int64_t{1} << 30;
+  for (const auto& [what, rows] :
+       {std::pair{"query", p.capacity_q}, std::pair{"key", p.capacity_k}}) {
+    if (rows <= kMostRows) continue;
+    return Decline{DeclineCode::kCapacity,
+                   fmt::format("capacity of {} {} rows > {}; more ranks or {}", rows, what,
+                               kMostRows, kOthers)};
+  }
+  if (p.capacity_q * p.heads_q <= kMostHeadRows) return std::nullopt;
+  return Decline{DeclineCode::kCapacity,
+                 fmt::format("capacity of {} query rows of {} heads > {} rows of one head; more "
+                             "ranks or {}",
+                             p.capacity_q, p.heads_q, kMostHeadRows, kOthers)};
+}
+
+Decline not_offered(DeclineCode code, const char* what) {
+  return {code, fmt::format("{} is not offered by hopper; {} or remove it from the problem", what,
+                            kOthers)};
+}
+
+Refusal refused_features(const TileProblem& p) {
+  const Features& f = p.features;
+  if (f.softcap) return not_offered(DeclineCode::kSoftcap, "softcap");
+  if (f.alibi) return not_offered(DeclineCode::kAlibi, "alibi");
+  if (f.bias != Bias::kNone) return not_offered(DeclineCode::kBias, "bias");
+  if (f.dropout) return not_offered(DeclineCode::kDropout, "dropout");
+  if (f.modification) return not_offered(DeclineCode::kModification, "a modification");
+  if (f.paged) return not_offered(DeclineCode::kPage, "page");
+  if (f.max_logit) return not_offered(DeclineCode::kMaxLogit, "max_logit");
+  if (f.device_lengths) return not_offered(DeclineCode::kDeviceLengths, "device_lengths");
+  return std::nullopt;
+}
+
+}  // namespace
+
+Refusal refusal(const TileProblem& problem, const Device& device) {
+  if (auto decline = refused_device(device)) return decline;
+  if (auto decline = longspan::refusal(problem)) return decline;
+  if (auto decline = refused_type(problem)) return decline;
+  if (auto decline = refused_dims(problem)) return decline;
+  if (auto decline = refused_capacity(problem)) return decline;
+  return refused_features(problem);
+}
+
+}  // namespace longspan::hopper

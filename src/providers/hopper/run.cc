@@ -1,0 +1,134 @@
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "providers/hopper/maps.h"
+#include "providers/hopper/pack.h"
+#include "providers/hopper/plan.h"
+#include "providers/rules.h"
+
+namespace longspan::hopper {
+namespace {
+
+Error invalid(std::string message) {
+  return {ErrorCode::kInvalidArgument, std::move(message), "hopper"};
+}
+
+Result<const StagedWork*> staged_work(const ForwardTiles& t) {
+  const auto* const staged = dynamic_cast<const StagedWork*>(t.staged);
+  if (staged == nullptr) {
+    return invalid(
+        fmt::format("{} tiles were not staged: pass what stage() made of them", t.tiles.size()));
+  }
+  if (std::ranges::equal(staged->tiles, t.tiles)) return staged;
+  return invalid(fmt::format("{} tiles, but other ones ({}) were staged: stage these",
+                             t.tiles.size(), staged->tiles.size()));
+}
+
+/// Hidden scores are -inf before they are scaled, so the factor must be above 0.
+float scale_log2_of(double scale) {
+  constexpr float kLeast = 1e-30f;
+  return std::max(static_cast<float>(std::abs(scale) * std::numbers::log2e), kLeast);
+}
+
+bool any_crosses(const TensorView& view, std::span<const PlacedTile> tiles, bool keys) {
+  if (even(view)) return false;
+  return std::any_of(tiles.begin(), tiles.end(), [&](const PlacedTile& t) {
+    const int64_t first = keys ? t.k_row : t.q_row;
+    return crosses(view, first, first + (keys ? t.tile.k.size() : t.tile.q.size()));
+  });
+}
+
+/// The view that TMA reads: the caller's, or a packed copy of it at `scratch`.
+Result<TensorView> readable(const TensorView& view, std::span<const PlacedTile> tiles, bool keys,
+                            bool negated, void* scratch, Stream stream) {
+  if (!negated && mappable(view) && !any_crosses(view, tiles, keys)) return view;
+  LONGSPAN_CHECK_OK(pack(view, scratch, negated, stream));
+  return packed_view(scratch, view.dtype, view.rows(), view.heads, view.dim);
+}
+
+}  // namespace
+
+Status HopperPlan::map_inputs(const StagedWork& staged, const ForwardTiles& t, std::byte* workspace,
+                              Parameters& p) const {
+  const Kernel& kernel = *staged.kernel;
+  LONGSPAN_TRY(const TensorView q,
+               readable(t.q, t.tiles, false, t.scale < 0, workspace + scratch_.q, t.stream));
+  LONGSPAN_TRY(p.q, map_rows(q, kernel.q));
+  if (t.k.rows() == 0) {  // nothing is seen, but something must be mapped
+    LONGSPAN_TRY(p.k, map_rows(q, kernel.k));
+    LONGSPAN_TRY(p.v, map_rows(q, kernel.v));
+    return {};
+  }
+  LONGSPAN_TRY(const TensorView k,
+               readable(t.k, t.tiles, true, false, workspace + scratch_.k, t.stream));
+  LONGSPAN_TRY(const TensorView v,
+               readable(t.v, t.tiles, true, false, workspace + scratch_.v, t.stream));
+  LONGSPAN_TRY(p.k, map_rows(k, kernel.k));
+  LONGSPAN_TRY(p.v, map_rows(v, kernel.v));
+  return {};
+}
+
+Status HopperPlan::map_results(const StagedWork& staged, const ForwardTiles& t,
+                               Parameters& p) const {
+  p.out = row_view(t.o);
+  p.lse = row_view(t.lse);
+  p.wide = aligned(t.o, problem_.features.whole ? 16 : 8);
+  p.stores_by_tma = staged.kernel->stages_o && mappable(t.o);
+  if (!p.stores_by_tma) return {};
+  LONGSPAN_TRY(p.o, map_rows(t.o, staged.kernel->q));
+  return {};
+}
+
+Result<Parameters> HopperPlan::parameters_of(const StagedWork& staged, const ForwardTiles& t,
+                                             std::byte* workspace) const {
+  Parameters p;
+  LONGSPAN_CHECK_OK(map_inputs(staged, t, workspace, p));
+  LONGSPAN_CHECK_OK(map_results(staged, t, p));
+  p.counter = reinterpret_cast<uint32_t*>(workspace + scratch_.counter);
+  p.heads = static_cast<int32_t>(problem_.heads_q);
+  p.group = static_cast<int32_t>(problem_.group);
+  p.group_offset = static_cast<int32_t>(problem_.group_offset);
+  p.scale_log2 = scale_log2_of(t.scale);
+  return p;
+}
+
+Status HopperPlan::launch(const StagedWork& staged, Parameters& p, Stream stream) const {
+  cudaLaunchConfig_t config = {};
+  config.blockDim = dim3(static_cast<unsigned>(staged.kernel->threads));
+  config.dynamicSmemBytes = static_cast<size_t>(staged.kernel->shared_bytes);
+  config.stream = static_cast<cudaStream_t>(stream.handle);
+  for (const Wave& wave : staged.waves) {
+    p.blocks = static_cast<const Block*>(staged.blocks.data()) + wave.first;
+    p.count = static_cast<int32_t>(wave.count);
+    p.units = p.count * p.heads;
+    p.section_heads = static_cast<int32_t>(section_heads(problem_, wave));
+    config.gridDim = dim3(static_cast<unsigned>(std::min(multiprocessors_, p.units)));
+    void* arguments[] = {&p};
+    LONGSPAN_CHECK_OK(cuda::status(cudaLaunchKernelExC(&config, staged.kernel->entry, arguments),
+                                   "launching a forward kernel of hopper"));
+  }
+  return {};
+}
+
+Status HopperPlan::forward(const ForwardTiles& t, Workspace workspace) const {
+  LONGSPAN_CHECK_OK(fits(problem_, t, Carries::kAccumulator));
+  if (t.tiles.empty()) return {};
+  LONGSPAN_CHECK_OK(fits(workspace, workspace_bytes()));
+  LONGSPAN_TRY(const StagedWork* const staged, staged_work(t));
+  if (staged->waves.empty()) return {};
+  const cuda::DeviceScope scope(ordinal_);
+  auto* const scratch = static_cast<std::byte*>(workspace.data);
+  LONGSPAN_TRY(Parameters p, parameters_of(*staged, t, scratch));
+  LONGSPAN_CHECK_OK(cuda::fill_on_device(p.counter, 0, sizeof(uint32_t), t.stream));
+  return launch(*staged, p, t.stream);
+}
+
+Status HopperPlan::backward(const BackwardTiles&, Workspace) const {
+  return invalid("the plan was prepared for forward, not for backward");
+}
+
+}  // namespace longspan::hopper

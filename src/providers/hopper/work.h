@@ -1,0 +1,46 @@
+// The tiles of a call as blocks of queries, in the order in which a kernel takes them. Pure: no
+// device is needed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "longspan/provider.h"
+
+namespace longspan::hopper {
+
+/// Up to as many queries of a tile as a block of threads computes. Rows are those of the views.
+struct alignas(16) Block {
+  int32_t q_row = 0, k_row = 0;   // of the tile
+  int32_t first = 0;              // query of the tile that the block begins with
+  int32_t queries = 0, keys = 0;  // of the tile
+  int32_t lo = 0, hi = 0;         // query i sees key j of the tile when lo <= j - i <= hi
+  int32_t unused = 0;
+  bool operator==(const Block&) const = default;
+};
+
+/// Consecutive blocks whose query rows are disjoint: one launch.
+struct Wave {
+  size_t first = 0;
+  size_t count = 0;
+  int64_t keys = 0;   // rows of keys of all its tiles
+  bool even = false;  // whether blocks cost about the same
+  bool operator==(const Wave&) const = default;
+};
+
+struct Work {
+  std::vector<Block> blocks;  // wave after wave
+  std::vector<Wave> waves;
+};
+
+/// Key blocks of `keys` keys that a block of `rows` queries reads, one at least.
+int64_t key_blocks(const Block& block, int64_t rows, int64_t keys);
+
+/// Blocks of `rows` queries, to be computed against blocks of `keys` keys. Tiles that share query
+/// rows stay in their order, each in the first wave that this allows; blocks of an uneven wave are
+/// sorted, the longest first. Tiles without visible pairs are left out unless results are `whole`.
+Work make_work(std::span<const PlacedTile> tiles, bool whole, int64_t rows, int64_t keys);
+
+}  // namespace longspan::hopper

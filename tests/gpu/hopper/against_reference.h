@@ -1,0 +1,30 @@
+// hopper against cuda/reference, both on the device.
+#pragma once
+
+#include <cstdint>
+
+#include "providers/support.h"
+
+namespace longspan::testing {
+
+/// A problem of four query heads on two key heads, whose tile or tiles the caller adds.
+Case make_case(int64_t rows_q, int64_t rows_k, int64_t dim_qk, int64_t dim_v,
+               DType dtype = DType::kBF16);
+
+/// The tiles of `c` from an empty carry, in float64. `c` may ask for whole results.
+Carry exact_of(const Case& c, const Inputs& in);
+
+/// Merged results, from an empty carry: fails where one is further from the exact one than the bar
+/// of GPUs times `factor`.
+void check_merged(const Case& c, const Inputs& in, double factor = 1);
+
+/// Whole results over NaN: fails as check_merged, and where a row of no tile was written.
+void check_whole(const Case& c, const Inputs& in, double factor = 1);
+
+/// Both, on inputs drawn from `seed`.
+void check_case(const Case& c, uint64_t seed, double factor = 1);
+
+/// Makes every row of q, k and v that lies in no tile NaN.
+void poison_outside(const Case& c, Inputs& in);
+
+}  // namespace longspan::testing

@@ -1,0 +1,65 @@
+// Every strategy with ranks that share a GPU: right by the bars of GPUs, near the error of one
+// rank, the same bits on every run.
+#include <gtest/gtest.h>
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "gpu/on_device.h"
+#include "testkit/pairs.h"
+
+namespace longspan::testing {
+namespace {
+
+using testkit::Case;
+using testkit::StrategyPair;
+
+struct Lane {
+  std::string provider;
+  std::string problem;
+  double factor;  // of the error of one rank: 1.35 with partial results in 16 bits
+};
+
+void PrintTo(const Lane& lane, std::ostream* out) { *out << lane.provider << " " << lane.problem; }
+
+const std::vector<Lane>& lanes() {
+  static const std::vector<Lane> all = {
+      {"cuda/reference", "dtype=f32 heads=6/2 dim=64 dim_v=48 lengths=300,0,77 mask=causal", 1.05},
+      {"cudnn", "dtype=bf16 heads=16/8 dim=128 lengths=1500,700 mask=causal deterministic=true",
+       1.35},
+  };
+  return all;
+}
+
+class Strategies : public ::testing::TestWithParam<Lane> {};
+
+TEST_P(Strategies, AnyNumberOfRanksOnOneDevice) {
+  constexpr int kRepeats = 3;
+  Case c{.problem = GetParam().problem, .partition = "auto", .provider = GetParam().provider};
+  const tool::Inputs inputs = testkit::inputs_of(c);
+  tool::Progress progress(false);
+  const auto reference = tool::compute_reference(inputs, first_device(), progress);
+  ASSERT_TRUE(reference.ok()) << reference.error().text();
+  std::vector<tool::NamedMeasure> alone;
+  for (const int ranks : {1, 2, 3, 4, 8}) {
+    for (const StrategyPair& pair : testkit::diagonal_pairs()) {
+      c.ranks = ranks;
+      c.nodes = pair.forward == "hybrid" && ranks % 2 == 0 ? 2 : 1;
+      c.forward = pair.forward;
+      c.backward = pair.backward;
+      SCOPED_TRACE(testkit::text(c));
+      const auto results = run_on_device(c, inputs, kRepeats);
+      ASSERT_TRUE(results.ok()) << results.error().text();
+      EXPECT_EQ(results->unequal_repeats, 0);
+      const auto measures = expect_right(inputs, *results, *reference);
+      if (alone.empty()) alone = measures;
+      expect_all_pass(tool::check_against_one_rank(measures, alone, GetParam().factor));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Lane, Strategies, ::testing::ValuesIn(lanes()));
+
+}  // namespace
+}  // namespace longspan::testing

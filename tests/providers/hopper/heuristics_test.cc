@@ -1,0 +1,78 @@
+// Which kernel a call gets.
+#include "providers/hopper/heuristics.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <vector>
+
+#include "providers/hopper/forward/kernels.h"
+
+namespace longspan::hopper {
+namespace {
+
+constexpr int kMultiprocessors = 132;
+constexpr Band kFull;
+constexpr Band kCausal{-kUnbounded, 0};
+
+PlacedTile placed(int64_t nq, int64_t nk, Band band) {
+  return {.tile = {.q = {0, nq, 1}, .k = {0, nk, 1}, .band = band}};
+}
+
+Shape shape_of(int64_t dim, int64_t rows, Band band, int64_t heads = 16) {
+  const std::vector<PlacedTile> tiles = {placed(rows, rows, band)};
+  return choose_shape({.heads_q = heads, .dim_qk = dim, .dim_v = dim}, tiles, kMultiprocessors);
+}
+
+TEST(HopperHeuristics, NarrowerHeadsArePadded) {
+  EXPECT_EQ(kernel_dim(8, 8), 64);
+  EXPECT_EQ(kernel_dim(64, 72), 96);
+  EXPECT_EQ(kernel_dim(104, 8), 128);
+  EXPECT_EQ(kernel_dim(192, 128), 192);
+  EXPECT_EQ(kernel_dim(256, 256), 256);
+  EXPECT_EQ(kernel_dim(264, 264), 512);
+  for (const int64_t dim : {64, 96, 128, 192, 256, 512}) {
+    EXPECT_EQ(extents(shape_of(dim, 1000, kCausal)).dim, dim);
+  }
+}
+
+TEST(HopperHeuristics, SixtyFourColumnsByHowManyBlocksThereAre) {
+  EXPECT_EQ(shape_of(64, 8192, kFull), Shape::kD64Keys160);     // 43 x 16 blocks: 5.2 waves
+  EXPECT_EQ(shape_of(64, 8192, kFull, 32), Shape::kD64Keys96);  // 10.4 waves
+  EXPECT_EQ(shape_of(64, 8192, kCausal), Shape::kD64Keys96);
+  EXPECT_EQ(shape_of(64, 128, kCausal, 1), Shape::kD64Keys96);
+}
+
+/// What is said of a shape is what was compiled for it, once for each type and kind of results.
+TEST(HopperHeuristics, EveryShapeHasItsKernels) {
+  std::set<const void*> entries;
+  for (int i = 0; i < kShapes; ++i) {
+    const auto shape = static_cast<Shape>(i);
+    for (const DType dtype : {DType::kBF16, DType::kF16}) {
+      for (const bool whole : {false, true}) {
+        const Kernel& kernel = kernel_of(shape, dtype, whole);
+        entries.insert(kernel.entry);
+        EXPECT_EQ(kernel.rows, extents(shape).rows);
+        EXPECT_EQ(kernel.keys, extents(shape).keys);
+        EXPECT_EQ(kernel.q.blocks, (extents(shape).dim + 63) / 64);
+        EXPECT_LE(kernel.shared_bytes, 232448);
+        EXPECT_EQ(kernel.stages_o, whole && extents(shape).dim <= 128);
+      }
+    }
+  }
+  EXPECT_EQ(entries.size(), size_t{4 * kShapes});
+}
+
+TEST(HopperHeuristics, SectionsOfHeads) {
+  const TileProblem p{.heads_q = 32, .heads_kv = 8, .group = 4, .dim_qk = 128, .dim_v = 128};
+  EXPECT_EQ(section_heads(p, {.keys = 8192, .even = true}), 4);
+  EXPECT_EQ(section_heads(p, {.keys = 8192}), 32);     // 8 x 4 MiB
+  EXPECT_EQ(section_heads(p, {.keys = 4 * 8192}), 8);  // 2 x 16 MiB
+  EXPECT_EQ(section_heads(p, {.keys = 1 << 20}), 4);   // one key head at least
+  EXPECT_EQ(section_heads(p, {}), 32);
+  const TileProblem part{.heads_q = 3, .heads_kv = 1, .group = 8, .dim_qk = 64, .dim_v = 64};
+  EXPECT_EQ(section_heads(part, {.keys = 1 << 22, .even = true}), 3);
+}
+
+}  // namespace
+}  // namespace longspan::hopper

@@ -1,0 +1,114 @@
+// What hopper declines, and what it says then.
+#include "providers/hopper/rules.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+
+#include "providers/hopper/hopper.h"
+
+namespace longspan::hopper {
+namespace {
+
+using ::testing::HasSubstr;
+
+Device h200() {
+  Device device;
+  device.name = "cuda:0";
+  device.ordinal = 0;
+  device.multiprocessors = 132;
+  device.capability = 90;
+  device.product = "NVIDIA H200";
+  return device;
+}
+
+TileProblem good() {
+  return {.dtype = DType::kBF16,
+          .heads_q = 32,
+          .heads_kv = 8,
+          .group = 4,
+          .dim_qk = 128,
+          .dim_v = 128,
+          .capacity_q = 8192,
+          .capacity_k = 8192};
+}
+
+using Change = std::function<void(TileProblem&)>;
+
+TEST(HopperRules, Declines) {
+  struct Bad {
+    DeclineCode code;
+    std::string part;  // of the detail
+    Change change;
+  };
+  const Bad all[] = {
+      {DeclineCode::kDirection, "backward", [](auto& p) { p.direction = Direction::kBackward; }},
+      {DeclineCode::kDType, "f32", [](auto& p) { p.dtype = DType::kF32; }},
+      {DeclineCode::kHeadDim, "dim 100 is no multiple of 8", [](auto& p) { p.dim_qk = 100; }},
+      {DeclineCode::kHeadDim, "dim_v 12 is no multiple of 8", [](auto& p) { p.dim_v = 12; }},
+      {DeclineCode::kHeadDim, "dim 520 > 512", [](auto& p) { p.dim_qk = 520; }},
+      {DeclineCode::kHeadDim, "dim_v 576 > 512", [](auto& p) { p.dim_v = 576; }},
+      {DeclineCode::kCapacity, "key rows > 268435456",
+       [](auto& p) { p.capacity_k = (int64_t{1} << 28) + 1; }},
+      {DeclineCode::kCapacity, "of 32 heads > 1073741824 rows of one head",
+       [](auto& p) { p.capacity_q = (int64_t{1} << 25) + 1; }},
+      {DeclineCode::kSoftcap, "softcap", [](auto& p) { p.features.softcap = true; }},
+      {DeclineCode::kAlibi, "alibi", [](auto& p) { p.features.alibi = true; }},
+      {DeclineCode::kBias, "bias", [](auto& p) { p.features.bias = Bias::kB1; }},
+      {DeclineCode::kDropout, "dropout", [](auto& p) { p.features.dropout = true; }},
+      {DeclineCode::kModification, "modification", [](auto& p) { p.features.modification = "m"; }},
+      {DeclineCode::kPage, "page", [](auto& p) { p.features.paged = true; }},
+      {DeclineCode::kMaxLogit, "max_logit", [](auto& p) { p.features.max_logit = true; }},
+      {DeclineCode::kDeviceLengths, "device_lengths",
+       [](auto& p) { p.features.device_lengths = true; }},
+  };
+  for (const Bad& bad : all) {
+    TileProblem problem = good();
+    bad.change(problem);
+    const auto decline = refusal(problem, h200());
+    ASSERT_TRUE(decline.has_value()) << bad.part;
+    EXPECT_EQ(decline->code, bad.code) << decline->detail;
+    EXPECT_THAT(decline->detail, HasSubstr(bad.part));
+  }
+}
+
+TEST(HopperRules, Takes) {
+  const Change all[] = {
+      [](auto&) {},
+      [](auto& p) { p.dtype = DType::kF16; },
+      [](auto& p) { p.dim_qk = p.dim_v = 8; },
+      [](auto& p) { p.dim_qk = p.dim_v = 512; },
+      [](auto& p) { p.dim_qk = 192; },
+      [](auto& p) { p.heads_q = 3, p.heads_kv = 1, p.group = 8, p.group_offset = 2; },
+      [](auto& p) { p.features.window = true; },
+      [](auto& p) { p.features.whole = true; },
+      [](auto& p) { p.features.deterministic = true; },
+      [](auto& p) { p.capacity_q = p.capacity_k = 0; },
+  };
+  for (const Change& change : all) {
+    TileProblem problem = good();
+    change(problem);
+    const Verdict verdict = kHopper.consider(problem, h200());
+    const Decline* const decline = declined(verdict);
+    ASSERT_EQ(decline, nullptr) << decline->detail;
+    EXPECT_FALSE(std::get<Offer>(verdict).partials_16bit);
+  }
+}
+
+TEST(HopperRules, OtherDevices) {
+  Device ada = h200();
+  ada.capability = 89;
+  ada.product = "other";
+  auto decline = refusal(good(), ada);
+  ASSERT_TRUE(decline.has_value());
+  EXPECT_EQ(decline->code, DeclineCode::kDevice);
+  EXPECT_THAT(decline->detail, HasSubstr("compute capability 8.9 of cuda:0 is not 9.0"));
+  decline = refusal(good(), Device());
+  ASSERT_TRUE(decline.has_value());
+  EXPECT_THAT(decline->detail, HasSubstr("device cpu is not cuda"));
+}
+
+}  // namespace
+}  // namespace longspan::hopper

@@ -1,0 +1,107 @@
+"""Attention under torch.func, and derivatives that are refused."""
+
+import pytest
+import torch
+from torch.autograd import forward_ad
+from torch.func import grad, jacfwd, jacrev, jvp, vjp, vmap
+
+import longspan
+from longspan.torch import attention, engine_of
+
+CALLS = 3
+
+
+def batches():
+    generator = torch.Generator().manual_seed(0)
+    shapes = [(CALLS, 2, 9, 4, 8), (CALLS, 2, 9, 2, 8)]
+    return [torch.randn(s, generator=generator) for s in shapes]
+
+
+def run(q, k):
+    return attention(q, k, k, causal=True)
+
+
+def plain_gradients(q, k):
+    q, k = q.clone().requires_grad_(), k.clone().requires_grad_()
+    return torch.autograd.grad(run(q, k).square().sum(), (q, k))
+
+
+def test_vmap_is_a_call_for_each():
+    q, k = batches()
+    assert torch.equal(vmap(run)(q, k), torch.stack([run(*each) for each in zip(q, k)]))
+    shared = torch.stack([run(each, k[0]) for each in q])
+    assert torch.equal(vmap(run, in_dims=(1, None))(q.transpose(0, 1), k[0]), shared)
+    assert torch.equal(vmap(run, out_dims=2)(q, k), vmap(run)(q, k).movedim(0, 2))
+
+
+def test_gradients_are_those_of_autograd():
+    q, k = batches()
+    loss = lambda q, k: run(q, k).square().sum()  # noqa: E731
+    wanted = [torch.stack(each) for each in zip(*map(plain_gradients, q, k))]
+    one = grad(loss, argnums=(0, 1))(q[0], k[0])
+    inside = vmap(grad(loss, argnums=(0, 1)))(q, k)
+    outside = grad(lambda q, k: vmap(run)(q, k).square().sum(), argnums=(0, 1))(q, k)
+    for i, want in enumerate(wanted):
+        assert torch.equal(one[i], want[0])
+        assert torch.equal(inside[i], want)
+        assert torch.equal(outside[i], want)
+    o, back = vjp(run, q[0], k[0])
+    for got, want in zip(back(2 * o), wanted):
+        assert torch.equal(got, want[0])
+
+
+def test_jacobian_rows_are_gradients():
+    q, k = batches()
+    q, k = q[0, :1].double(), k[0, :1].double()
+    rows = jacrev(lambda q: run(q, k).sum((0, 1, 2)))(q)
+    x = q.clone().requires_grad_()
+    for i, row in enumerate(rows):
+        want, = torch.autograd.grad(run(x, k).sum((0, 1, 2))[i], x)
+        assert torch.equal(row, want)
+
+
+def test_sinks_bias_and_lse():
+    q, k = batches()
+    sinks, bias = torch.randn(CALLS, 4), torch.randn(1, 1, 9, 9)
+
+    def loss(q, k, sinks, bias):
+        o, lse = attention(q, k, k, sinks=sinks, bias=bias, return_lse=True)
+        return o.square().sum() + 0 * lse.sum()
+
+    got = vmap(grad(loss, argnums=(2, 3)), in_dims=(0, 0, 0, None))(q, k, sinks, bias)
+    for i in range(CALLS):
+        own = sinks[i].clone().requires_grad_()
+        same = bias.clone().requires_grad_()
+        want = torch.autograd.grad(loss(q[i], k[i], own, same), (own, same))
+        assert torch.equal(got[0][i], want[0])
+        assert torch.equal(got[1][i], want[1])
+
+
+def test_what_is_not_computed_is_refused():
+    q, k = (x[0] for x in batches())
+    alone = lambda q: run(q, k)  # noqa: E731
+    for call in (lambda: jvp(alone, (q,), (q,)), lambda: jacfwd(alone)(q)):
+        with pytest.raises(longspan.Unsupported, match="use grad, vjp or jacrev"):
+            call()
+    with forward_ad.dual_level(), pytest.raises(longspan.Unsupported, match="forward-mode"):
+        alone(forward_ad.make_dual(q, q))
+    with pytest.raises(longspan.Unsupported, match="second derivatives"):
+        grad(lambda q: grad(lambda q: alone(q).square().sum())(q).sum())(q)
+    ahead = engine_of(options=longspan.Options(backward="none")).plan(
+        dtype="f32", heads=(4, 2), dim=8, lengths=[9, 9]
+    )
+    with pytest.raises(longspan.Unsupported, match="forward alone"):
+        grad(lambda q: attention(q, k, k, plan=ahead).sum())(q)
+
+
+def test_lengths_on_the_device_are_shared():
+    q, k = batches()
+    plan = engine_of().plan(dtype="f32", heads=(4, 2), dim=8, lengths=[9, 9], device_lengths=True)
+    lengths = torch.tensor([4, 9], dtype=torch.int32)
+    call = lambda q, k, n: attention(  # noqa: E731
+        q, k, k, plan=plan, actual_lengths=n, actual_kv_lengths=n
+    )
+    got = vmap(call, in_dims=(0, 0, None))(q, k, lengths)
+    assert torch.equal(got, torch.stack([call(a, b, lengths) for a, b in zip(q, k)]))
+    with pytest.raises(longspan.InvalidArgument, match="vmap over actual_lengths"):
+        vmap(call)(q, k, lengths.expand(CALLS, 2))
