@@ -208,7 +208,7 @@ Status pack(const Pack& t, Stream stream) {
                             .heads = t.heads,
                             .keys = t.keys,
                             .flipped = t.negated ? 0x8000u : 0u};
-  for_type(t.from.dtype, t.from.dim, [&]<class T, int kLanes>() {
+  for_type<kRowLanes>(t.from.dtype, t.from.dim, [&]<class T, int kLanes>() {
     pack_kernel<T, kLanes><<<blocks(p.rows * p.heads, kLanes), kThreads, 0, native(stream)>>>(p);
   });
   return cuda::status(cudaGetLastError(), "launching the packing of rows for cuDNN");

@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(kThreads)
       before = *p.lse.at<float>(row, u.head);
     }
   }
-  __syncwarp();  // all lanes have read the LSE that one of them writes
+  __syncthreads();  // all lanes have read the LSE that one of them writes
   if (part == -kInfinity) return;
   float keep = 0;
   float weight = 1;
@@ -108,7 +108,7 @@ Status merge(const Merge& m, Stream stream) {
                              .part = m.part,
                              .stats = m.stats,
                              .heads = m.o.heads};
-  for_type(m.dtype, m.o.dim, [&]<class T, int kLanes>() {
+  for_type<kRowLanes>(m.dtype, m.o.dim, [&]<class T, int kLanes>() {
     merge_kernel<T, kLanes>
         <<<blocks(m.list.rows_q * p.heads, kLanes), kThreads, 0, native(stream)>>>(p);
   });
@@ -134,7 +134,7 @@ Status deliver(const Delivery& d, Stream stream) {
     dim = std::max(dim, r.to.dim);
   }
   const bool wide = d.results[0].to.dtype == DType::kF32;
-  for_type(d.dtype, dim, [&]<class T, int kLanes>() {
+  for_type<kRowLanes>(d.dtype, dim, [&]<class T, int kLanes>() {
     const dim3 grid(blocks(units, kLanes), static_cast<unsigned>(d.count));
     const auto kernel = wide ? delivery_kernel<T, float, kLanes> : delivery_kernel<T, T, kLanes>;
     kernel<<<grid, kThreads, 0, native(stream)>>>(p);

@@ -15,7 +15,8 @@ namespace longspan::cudnn {
 using cuda::DeviceView;
 
 constexpr int kThreads = 256;
-constexpr int kVector = 8;  // 16-bit elements of a load
+constexpr int kVector = 8;     // 16-bit elements of a load
+constexpr int kRowLanes = 64;  // enough for rows of 512 elements
 constexpr float kInfinity = __builtin_huge_valf();
 
 inline __device__ float to_float(float x) { return x; }
@@ -120,7 +121,7 @@ inline __device__ int64_t row_of_view(const EntryList& list, int64_t row, bool k
   return (keys ? e.k_row : e.q_row) + index;
 }
 
-/// A row of one head, worked on by `kLanes` lanes of a warp, one octet each.
+/// A row of one head, worked on by `kLanes` neighbouring threads, one octet each.
 struct Unit {
   int64_t row, head;
   int lane;
@@ -189,16 +190,19 @@ __device__ void pack_octet(void* packed, const Unit& u, int64_t heads, int32_t d
 
 inline cudaStream_t native(Stream stream) { return static_cast<cudaStream_t>(stream.handle); }
 
-/// Calls run.operator()<T, kLanes>() with lanes for octets of `dim` elements.
-template <class Run>
+/// Calls run.operator()<T, kLanes>() with lanes for octets of `dim` elements: those of a warp,
+/// which have 256, or kMost.
+template <int kMost = 32, class Run>
 void for_type(DType dtype, int64_t dim, Run&& run) {
   const auto for_lanes = [&]<class T>() {
     if (dim <= 8 * kVector) {
       run.template operator()<T, 8>();
     } else if (dim <= 16 * kVector) {
       run.template operator()<T, 16>();
-    } else {
+    } else if (dim <= 32 * kVector) {
       run.template operator()<T, 32>();
+    } else {
+      run.template operator()<T, kMost>();
     }
   };
   if (dtype == DType::kBF16) {
