@@ -48,6 +48,8 @@ problems=(
   "dtype=bf16 heads=4/2 dim=128 lengths=300,200 mask=causal window=64,0"
   "dtype=bf16 heads=32/8 dim=128 lengths=8192 mask=causal window=64,0"
   "dtype=bf16 heads=2/2 dim=128 lengths=512 mask=causal"
+  "dtype=bf16 heads=4/2 dim=128 lengths=512 mask=causal deterministic=true"
+  "dtype=bf16 heads=2/2 dim=128 lengths=512 mask=causal deterministic=true"
   "dtype=f16 heads=4/2 dim=128 lengths=512 mask=causal"
   "dtype=bf16 heads=4/2 dim=64 lengths=512 mask=causal"
   "dtype=bf16 heads=4/2 dim=256 lengths=512 mask=causal"

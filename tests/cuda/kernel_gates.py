@@ -14,6 +14,8 @@ budgets has a line per kernel; all its instantiations must keep it. Rules:
   float64   none, unless the line allows it
   wgmma     at least so many products of warpgroups (HGMMA)
   tma       at least so many loads of tiles by TMA (UTMALDG)
+  beside    at least so many exponentials while products of warpgroups are open: the compiler may
+            move the wait for them up to before the exponentials, and nothing runs beside them
   warnings  compiled with ptxas' warnings of spills and local memory (errors by LONGSPAN_WERROR)
 """
 
@@ -25,12 +27,13 @@ import subprocess
 import sys
 
 PTXAS_OPTIONS = ("-warn-spills", "-warn-lmem-usage")
-COLUMNS = "source kernel registers shared loads stores float64 wgmma tma"
+COLUMNS = "source kernel registers shared loads stores float64 wgmma tma beside"
 
 Budget = collections.namedtuple("Budget", COLUMNS)
 Kernel = collections.namedtuple(
     "Kernel",
-    "source kernel variant registers shared stack local loads stores float64 spills wgmma tma",
+    "source kernel variant registers shared stack local loads stores float64 spills wgmma tma "
+    "beside",
 )
 
 
@@ -64,13 +67,23 @@ def resources_of(text):
 
 
 def instructions_of(text):
-    """{symbol: counts of instructions by name} from cuobjdump --dump-sass."""
-    counts, current = {}, None
+    """{symbol: counts of instructions by name} from cuobjdump --dump-sass. "beside": exponentials
+    in places where products of warpgroups are open."""
+    counts, current, products_are_open = {}, None, False
+    pattern = re.compile(r"\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)\s*([^;]*)")
     for line in text.splitlines():
         if start := re.match(r"\s*Function : (\S+)", line):
             current = counts.setdefault(start[1], collections.Counter())
-        elif code := re.match(r"\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", line):
-            current[code[1]] += 1
+            products_are_open = False
+        elif code := pattern.match(line):
+            name, operands = code.groups()
+            current[name] += 1
+            if name.startswith("HGMMA"):
+                products_are_open = True
+            elif name.startswith("WARPGROUP.DEPBAR"):
+                products_are_open = not operands.rstrip().endswith("0x0")
+            elif name.startswith("MUFU.EX2") and products_are_open:
+                current["beside"] += 1
     return counts
 
 
@@ -96,6 +109,7 @@ def kernels_of(resources, instructions):
                 spills=count(r"(LDL|STL)\b"),
                 wgmma=count(r"HGMMA\b"),
                 tma=count(r"UTMALDG\b"),
+                beside=instructions[symbol]["beside"],
             )
         )
     return kernels
@@ -122,6 +136,8 @@ def failures_of_kernel(k, budget):
         yield f"{k.wgmma} products of warpgroups: at least {budget.wgmma}"
     if k.tma < budget.tma:
         yield f"{k.tma} loads by TMA: at least {budget.tma}"
+    if k.beside < budget.beside:
+        yield f"{k.beside} exponentials beside products: at least {budget.beside}"
 
 
 def failures_of(kernels, budgets):
@@ -129,7 +145,7 @@ def failures_of(kernels, budgets):
         budget = budgets.get((k.source, k.kernel))
         if budget is None:
             float64 = "yes" if k.float64 else "no"
-            measured = (k.registers, k.shared, k.loads, k.stores, float64, k.wgmma, k.tma)
+            measured = (k.registers, k.shared, k.loads, k.stores, float64, k.wgmma, k.tma, k.beside)
             yield f"{k.source} {k.kernel}: not listed; measured: {' '.join(map(str, measured))}"
             continue
         for failure in failures_of_kernel(k, budget):
@@ -169,7 +185,11 @@ SEEDED_SASS = """
         /*0020*/                   STG.E.128 desc[UR4][R6.64], R4 ;   /* 0x0000000406007986 */
         /*0030*/                   HGMMA.64x64x16.F32.BF16 R24, gdesc[UR4], RZ ;   /* 0x00 */
         /*0040*/              @P1  UTMALDG.5D [UR8], [UR4] ;   /* 0x00 */
-        /*0050*/                   EXIT ;     /* 0x000000000000794d */
+        /*0050*/                   WARPGROUP.DEPBAR.LE gsb0, 0x1 ;   /* 0x00 */
+        /*0060*/                   MUFU.EX2 R4, R5 ;   /* 0x00 */
+        /*0070*/                   WARPGROUP.DEPBAR.LE gsb0, 0x0 ;   /* 0x00 */
+        /*0080*/                   MUFU.EX2 R4, R5 ;   /* 0x00 */
+        /*0090*/                   EXIT ;     /* 0x000000000000794d */
 """
 
 
@@ -179,10 +199,10 @@ def self_test():
     good = seeded[0]
     assert good[:6] == ("moves_x.cu", "copy", "IfEEvPT_", 40, 512, 0), good
     assert (good.loads, good.stores, good.float64, good.spills) == (1, 1, 0, 0), good
-    assert (good.wgmma, good.tma) == (1, 1), good
-    line = "moves_x.cu copy 40 512 1 1 no 1 1  # why"
+    assert (good.wgmma, good.tma, good.beside) == (1, 1, 1), good
+    line = "moves_x.cu copy 40 512 1 1 no 1 1 1  # why"
     assert not list(failures_of([good], budgets_of(line)))
-    added = "        /*0060*/                   {} ;     /* 0x00 */\n"
+    added = "        /*00a0*/                   {} ;     /* 0x00 */\n"
     for instruction, field in (("DFMA R4, R2, R4, R6", "float64"), ("STL [R1], R4", "spills")):
         counted = instructions_of(SEEDED_SASS + added.format(instruction))
         assert getattr(kernels_of(resources_of(SEEDED_USAGE), counted)[0], field) == 1, field
@@ -197,6 +217,7 @@ def self_test():
         "2 instructions in float64": good._replace(float64=2),
         "0 products": good._replace(wgmma=0),
         "0 loads by TMA": good._replace(tma=0),
+        "0 exponentials": good._replace(beside=0),
         "not listed": good._replace(kernel="other"),
     }
     for part, kernel in broken.items():

@@ -7,6 +7,7 @@ from longspan import _native
 
 def set_prepared_store(folder: str | os.PathLike) -> None:
     """Names the store that ``longspan prepare`` made: the provider ``prepared`` runs its kernels.
+    JAX has a library of its own, and ``longspan.jax.set_prepared_store``.
 
     Raises:
         longspan.InvalidArgument: another store is in use already.

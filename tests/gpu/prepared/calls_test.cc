@@ -157,6 +157,31 @@ TEST(PreparedCalls, ReplaysTakeWhatTheInputsHold) {
   check_replay(packed_case());
 }
 
+TEST(PreparedCalls, DeterministicBackwardsRepeatTheirBits) {
+  for (const int64_t group : {1, 2}) {
+    Case c = make_case(500, 500, 128, 128);
+    c.problem.heads_kv = 2;
+    c.problem.heads_q = 2 * group;
+    c.problem.group = group;
+    c.problem.features.deterministic = true;
+    c.tiles = {make_placed(0, 300, 0, 300, kCausal), make_placed(300, 200, 310, 180, {})};
+    const Inputs in = make_inputs(c, 12);
+    Compared r = compute_exact(c, in);
+    compute_prepared(c, in, Given::kDelta, true, r);
+    expect_right(c, r, true, 1);
+    for (int round = 0; round < 5; ++round) {
+      Compared again{{empty_carry(c, DType::kF32), zero_gradients(c, DType::kF32)},
+                     {empty_carry(c, DType::kF32), zero_gradients(c, DType::kF32)},
+                     r.lse.copy(r.lse.shape()),
+                     r.delta.copy(r.delta.shape())};
+      compute_prepared(c, in, Given::kDelta, true, again);
+      EXPECT_EQ(again.device.gradients.dq.values(), r.device.gradients.dq.values());
+      EXPECT_EQ(again.device.gradients.dk.values(), r.device.gradients.dk.values());
+      EXPECT_EQ(again.device.gradients.dv.values(), r.device.gradients.dv.values());
+    }
+  }
+}
+
 TEST(PreparedCalls, RefusesWhatDoesNotFit) {
   const Case c = dense_case();
   const Inputs in = make_inputs(c, 1);

@@ -6,6 +6,7 @@ what is computed by whom, as bytes too. The guide is docs/guides/jax.md.
 
 from longspan.jax._attention import attention
 from longspan.jax._call_plan import CallPlan
+from longspan.jax._library import set_prepared_store
 from longspan.jax._plan import Plan
 
-__all__ = ["CallPlan", "Plan", "attention"]
+__all__ = ["CallPlan", "Plan", "attention", "set_prepared_store"]

@@ -3,6 +3,7 @@
 import ctypes
 import functools
 import json
+import os
 import pathlib
 
 import jax
@@ -24,7 +25,7 @@ def _load() -> ctypes.CDLL:
             "sources."
         )
     library = ctypes.CDLL(str(_PATH))
-    for name in ("describe", "record", "shards"):
+    for name in ("describe", "record", "shards", "set_prepared_store"):
         getattr(library, f"longspan_xla_{name}").restype = ctypes.c_void_p
     library.longspan_xla_free.argtypes = [ctypes.c_void_p]
     for handler in _HANDLERS:
@@ -47,6 +48,11 @@ def _answer(address: int) -> dict:
     if "error" in answer:
         raise _ERRORS[answer["error"]["code"]](answer["error"]["message"])
     return answer
+
+
+def set_prepared_store(folder: str | os.PathLike) -> None:
+    """As ``longspan.set_prepared_store``, for calls from JAX: their library is one of its own."""
+    _answer(_library.longspan_xla_set_prepared_store(os.fspath(folder).encode()))
 
 
 def _ordinal() -> int:

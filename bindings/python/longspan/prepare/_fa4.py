@@ -61,6 +61,23 @@ def _emptied(function):
     return lambda: list(function.compile_cache.cache.values())
 
 
+def _turns(tensor, leading_dim: int, alignment: int, stride_order):
+    """What the interface makes of the counters of a deterministic backward, of which it asks memory
+    that a tensor without any has not: the last extent is fixed, the others are not."""
+    from cutlass.cute.runtime import make_fake_compact_tensor
+    from cutlass.cute import sym_int
+    import cutlass
+
+    extents = [sym_int() for _ in range(leading_dim)]
+    order = tuple(reversed(range(leading_dim + 1)))
+    return make_fake_compact_tensor(
+        cutlass.Int32,
+        (*extents, tensor.shape[leading_dim]),
+        stride_order=order,
+        assumed_align=alignment,
+    )
+
+
 def _forward(interface, operands: _Operands, emit) -> dict:
     compiled = _emptied(interface._flash_attn_fwd)
     interface._flash_attn_fwd(
@@ -79,6 +96,7 @@ def _compile_backward(interface, build: Build, operands: _Operands, emit) -> lis
         interface._bwd_postprocess_convert,
     ]
     pre, main, post = map(_emptied, functions)
+    interface.utils.convert_from_dlpack_leading_static = _turns
     interface._flash_attn_bwd(
         operands.q,
         operands.k,

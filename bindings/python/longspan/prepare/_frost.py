@@ -28,6 +28,11 @@ def export_build(build: Build, folder: pathlib.Path) -> dict:
     from cudnn.sdpa.fwd import api_dsl
     from cudnn.sdpa.fwd.config_sm90 import TemplateParams
 
+    order = {}
+    if build.mask == "causal":  # longest rows first, as the frontend itself does
+        order["sched_policy"] = api_dsl._causal_sched_policy(
+            s_kv=build.tokens_k, d_qk=build.dim, d_v=build.dim_v, elem_bytes=2
+        )
     parameters = TemplateParams(
         dtype_qkv=DTYPE_BF16 if build.dtype == "bf16" else DTYPE_FP16,
         causal=build.mask == "causal",
@@ -36,6 +41,7 @@ def export_build(build: Build, folder: pathlib.Path) -> dict:
         qh_per_kh=build.group,
         seq_q_lens_present=build.lengths,
         seq_kv_lens_present=build.lengths,
+        **order,
     )
     template = api_dsl._load_kernel_template(_TEMPLATE, parameters, tag=_TAG)
     q = _strides(build.heads_q, build.tokens_q, build.dim)

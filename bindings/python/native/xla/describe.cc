@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "longspan/libraries.h"
 #include "request.h"
 #include "sharded.h"
 #include "single.h"
@@ -145,6 +146,11 @@ Result<json> shards(std::string_view problem_text, std::string_view request_text
               {"k", std::move(k)}};
 }
 
+Result<json> set_store(const char* folder) {
+  LONGSPAN_CHECK_OK(set_prepared_store(folder));
+  return json::object();
+}
+
 }  // namespace
 }  // namespace longspan::xla
 
@@ -158,6 +164,10 @@ char* longspan_xla_record(const char* problem, const char* request, int32_t ordi
 
 char* longspan_xla_shards(const char* problem, const char* request) {
   return longspan::xla::answer(longspan::xla::shards(problem, request));
+}
+
+char* longspan_xla_set_prepared_store(const char* folder) {
+  return longspan::xla::answer(longspan::xla::set_store(folder));
 }
 
 void longspan_xla_free(char* text) { std::free(text); }

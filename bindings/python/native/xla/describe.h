@@ -23,6 +23,9 @@ char* longspan_xla_record(const char* problem, const char* request, int32_t ordi
 /// [[local row, global row, first position, stride, size, valid]]}.
 char* longspan_xla_shards(const char* problem, const char* request);
 
+/// {}. This library's own store of prepared kernels: see longspan/libraries.h.
+char* longspan_xla_set_prepared_store(const char* folder);
+
 void longspan_xla_free(char* text);
 
 }  // extern "C"

@@ -62,10 +62,7 @@ class Consumer {
     if (first < 0) return false;
     block_ = tile.block_min;
     left_ = tile.block_max - block_;
-    const int low = first + group_ * 64, high = low + 63;
-    unmasked_first_ = (::max(high + tile.lo, 0) + kKeys - 1) / kKeys;
-    unmasked_last_ = (min(low + tile.hi, tile.keys - 1) + 1) / kKeys - 1;
-    if (low + tile.hi < 0) unmasked_last_ = -1;
+    unmasked_ = unmasked_blocks<kKeys>(tile, first + group_ * 64);
     return true;
   }
 
@@ -76,7 +73,7 @@ class Consumer {
     wgmma_wait<0>();
     accumulators_ready(softmax_.s);
     release_k();
-    if (hides()) hide();
+    if (!unmasked_.holds(block_)) hide();
     softmax_.run(prob, true);
     softmax_.pack_late(prob);
     fresh_ = 1;
@@ -116,7 +113,7 @@ class Consumer {
     wgmma_wait<1>();
     accumulators_ready(softmax_.s);
     release_k();
-    if (rarely(hides())) hide();
+    if (rarely(!unmasked_.holds(block_))) hide();
     softmax_.run(next_prob, last);
     if (!C::kEarlyPack) {
       wait_v(1);  // NOTE: long over; its branch keeps ptxas from moving the wait below up here
@@ -196,17 +193,13 @@ class Consumer {
     if (leads()) mbarrier_arrive(opaque(sm_.v_empty) + ((step_ - 1 - behind) & 1) * 8);
   }
 
-  /// Whether a query of this warpgroup does not see all keys of the block.
-  __device__ __forceinline__ bool hides() const {
-    return block_ < unmasked_first_ || block_ > unmasked_last_;
-  }
   __device__ __forceinline__ void hide() {
     volatile Tile& tile = sm_.tiles[tile_ & 1];
     const int key = block_ * kKeys + (threadIdx.x & 3) * 2;
     const int at = tile.first + row_ - key, end = tile.keys - 1 - key;
     const int lo = tile.lo, hi = tile.hi;
     hide_behind(softmax_.s, min(at + hi, end), min(at + 8 + hi, end));
-    if (block_ < unmasked_first_) hide_before(softmax_.s, at + lo, at + 8 + lo);
+    if (block_ < unmasked_.first) hide_before(softmax_.s, at + lo, at + 8 + lo);
   }
 
   /// Stores O and LSE of tile number `number`.
@@ -240,7 +233,7 @@ class Consumer {
   int row_;                              // this thread's upper row in a tile
   int tile_ = 0, step_ = 0, fresh_ = 0;  // step: S blocks issued; fresh: P is a tile's first
   int block_, left_;                     // the block of S; blocks left after it
-  int unmasked_first_, unmasked_last_;   // blocks that hide nothing from this warpgroup
+  Unmasked unmasked_;                    // blocks that hide nothing from this warpgroup
 };
 
 }  // namespace longspan::hopper

@@ -14,8 +14,9 @@ class Producer {
   __device__ __forceinline__ void run() {
     int tile = 0;
     for (int unit = blockIdx.x; unit < p_.units; ++tile) {
+      const Unit next = unit_of(p_, unit);
       mbarrier_wait(sm_.q_empty + buffer_of<C>(tile) * 8, phase_of<C>(tile) ^ 1);
-      announce<C::kRows, C::kKeys>(p_, sm_.tiles[tile & 1], unit);
+      announce<C::kRows, C::kKeys>(p_, sm_.tiles[tile & 1], next);
       load_q(sm_.tiles[tile & 1], tile);
       unit = load_keys(tile);
     }

@@ -32,6 +32,7 @@ class SplitLeft {
       if (tile.first < 0) break;
       block_ = tile.block_min;
       last_ = tile.block_max;
+      unmasked_ = unmasked_blocks<kKeys>(tile, tile.first);
       attend(tile);
       finish(tile);
     }
@@ -48,7 +49,7 @@ class SplitLeft {
     if (block_ == last_ && t_ == 0) mbarrier_arrive(sm_.q_empty);
     accumulators_ready(s_);
     for (bool first = true;; first = false) {
-      hide(tile);
+      if (!unmasked_.holds(block_)) hide(tile);
       const Rows factor = raise_reference();
       if (!first) scale_if_raised(o_, factor);
       const int buffer = step_ & 1;
@@ -113,11 +114,9 @@ class SplitLeft {
   }
 
   __device__ __forceinline__ void hide(volatile Tile& tile) {
-    const int begin = block_ * kKeys, first = tile.first, lo = tile.lo, hi = tile.hi;
-    const int keys = tile.keys;
-    const bool all = begin >= first + 63 + lo && begin + kKeys - 1 <= min(first + hi, keys - 1);
-    if (all) return;
-    const int at = first + row_ - begin - (lane_ & 3) * 2, end = keys - 1 - begin - (lane_ & 3) * 2;
+    const int key = block_ * kKeys + (lane_ & 3) * 2;
+    const int at = tile.first + row_ - key, end = tile.keys - 1 - key;
+    const int lo = tile.lo, hi = tile.hi;
     hide_behind(s_, min(at + hi, end), min(at + 8 + hi, end));
     hide_before(s_, at + lo, at + 8 + lo);
   }
@@ -221,6 +220,7 @@ class SplitLeft {
   int t_, lane_, row_;         // row: this thread's upper one in a tile
   int number_ = 0, step_ = 0;  // of tiles, of key blocks
   int block_ = 0, last_ = 0;
+  Unmasked unmasked_;
   float o_[128], s_[64];
   uint32_t prob_[8][4];
   Rows max_, sum_;

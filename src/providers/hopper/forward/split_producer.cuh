@@ -48,7 +48,7 @@ class SplitProducer {
         mbarrier_arrive(sm_.announced);
         mbarrier_arrive(sm_.q_full);
       } else {
-        announce<C::kRows, C::kKeys>(p_, tile, unit);
+        announce<C::kRows, C::kKeys>(p_, tile, unit_of(p_, unit));
         mbarrier_arrive(sm_.announced);
         mbarrier_expect_bytes(sm_.q_full, C::kQBytes);
         load_rows(sm_.q, p_.q, sm_.q_full, C::kQBytes / 8,

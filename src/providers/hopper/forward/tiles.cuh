@@ -19,29 +19,51 @@ struct Tile {
   int32_t key_head, k_row, k_batch, v_row, v_batch;  // where the entry's keys begin
 };
 
-/// Fills in the tile that `unit` stands for, of ROWS queries and key blocks of KEYS.
-template <int ROWS, int KEYS>
-__device__ __forceinline__ void announce(const Parameters& p, volatile Tile& tile, int unit) {
+/// What a unit of a launch stands for.
+struct Unit {
+  Block block;
+  int32_t head;
+};
+
+__device__ __forceinline__ Unit unit_of(const Parameters& p, int unit) {
   const int section_units = p.section_heads * p.count;
   const int section = unit / section_units, rest = unit - section * section_units;
   const int first_head = section * p.section_heads;
   const int heads = min(p.section_heads, p.heads - first_head), index = rest / heads;
-  const int head = first_head + rest - index * heads;
-  const Block b = p.blocks[index];
+  return {p.blocks[index], first_head + rest - index * heads};
+}
+
+/// Fills in the tile of a unit, of ROWS queries and key blocks of KEYS.
+template <int ROWS, int KEYS>
+__device__ __forceinline__ void announce(const Parameters& p, volatile Tile& tile, const Unit& u) {
+  const Block& b = u.block;
   const int last_query = min(b.first + ROWS, b.queries) - 1;
   const int first = max(b.first + b.lo, 0), last = min(last_query + b.hi, b.keys - 1);
   const bool sees = first <= last;
   tile.first = b.first, tile.queries = b.queries;
   tile.keys = sees ? b.keys : 0;
   tile.lo = b.lo, tile.hi = b.hi;
-  tile.q_row = b.q_row, tile.head = head;
+  tile.q_row = b.q_row, tile.head = u.head;
   tile.block_min = sees ? first / KEYS : 0;
   tile.block_max = sees ? last / KEYS : 0;
-  tile.key_head = (head + p.group_offset) / p.group;
+  tile.key_head = (u.head + p.group_offset) / p.group;
   const int k_batch = b.k_row < p.k.rows ? 0 : b.k_row / p.k.rows;
   tile.k_batch = k_batch, tile.k_row = b.k_row - k_batch * p.k.rows;
   const int v_batch = b.k_row < p.v.rows ? 0 : b.k_row / p.v.rows;
   tile.v_batch = v_batch, tile.v_row = b.k_row - v_batch * p.v.rows;
+}
+
+/// The key blocks of KEYS that hide nothing from 64 queries, from the tile's query `low` on.
+struct Unmasked {
+  int first = 0, last = -1;
+  __device__ __forceinline__ bool holds(int block) const { return first <= block && block <= last; }
+};
+
+template <int KEYS>
+__device__ __forceinline__ Unmasked unmasked_blocks(volatile Tile& tile, int low) {
+  const int hi = tile.hi, first = max(low + 63 + tile.lo, 0);
+  const int last = low + hi < 0 ? -1 : (min(low + hi, tile.keys - 1) + 1) / KEYS - 1;
+  return {(first + KEYS - 1) / KEYS, last};
 }
 
 /// Where row `row` of a head lies.
