@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The GPU lane: every test that needs a device. Nothing is skipped: what cannot run fails.
+# The GPU lane: every C++ test that needs a device. What needs a second GPU, or a store of prepared
+# kernels, is named where there is none; all else fails where it cannot run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -106,7 +107,7 @@ run_tests() {  # program
 }
 
 shopt -s nullglob
-one_gpu=(build/gpu/tests/gpu/*_test build/gpu/tests/gpu/{cudnn,peer}/*_test)
+one_gpu=(build/gpu/tests/gpu/*_test build/gpu/tests/gpu/{cudnn,hopper,peer}/*_test)
 two_gpus=(build/gpu/tests/gpu/nccl/*_test)
 if [ -f build/store/store.json ]; then
   one_gpu+=(build/gpu/tests/gpu/prepared/*_test)

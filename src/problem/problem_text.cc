@@ -1,4 +1,4 @@
-// The text form of problems: CONVENTIONS "Problem text".
+// The text form of problems: docs/reference/problem_text.md.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

@@ -4,7 +4,7 @@ import dataclasses
 
 import torch
 
-# CONVENTIONS: relative RMS of results against float64, per type.
+# Of the relative RMS of results against float64, per type.
 BARS = {torch.float64: 1e-12, torch.float32: 2e-6, torch.float16: 1e-3, torch.bfloat16: 5e-3}
 
 

@@ -88,7 +88,11 @@ TEST_P(BadLines, IsRefusedWithItsReason) {
 
 const BadLine kBadLines[] = {
     {{}, "subcommand is required"},
-    {{"fly"}, "fly"},
+    {{"fly"},
+     "unknown command 'fly'; one of run, bench, explain, schedule, simulate, list, support, "
+     "prepare is needed"},
+    {{"run", "--prepared", ""}, "--prepared is empty"},
+    {{"bench", "--cudnn", ""}, "--cudnn is empty"},
     {{"run", "--speed", "9"}, "--speed"},
     {{"run", "--ranks", "0"}, "--ranks 0: a whole number from 1 to"},
     {{"run", "--ranks", "-3"}, "--ranks -3"},

@@ -171,7 +171,7 @@ void keep_given(Raw& raw, const CLI::App& command) {
 /// An empty text is an unset variable of a script, never what was meant.
 Status check_not_empty(const CLI::App& command) {
   for (const char* flag : {"--problem", "--input", "--output", "--json", "--plan", "--save-plan",
-                           "--plot", "--rates", "--seed", "--ranks"}) {
+                           "--plot", "--rates", "--seed", "--ranks", "--cudnn", "--prepared"}) {
     const CLI::Option* option = command.get_option_no_throw(flag);
     if (option == nullptr || option->count() == 0 || !option->as<std::string>().empty()) continue;
     return usage(fmt::format("{} is empty; give a value or drop the flag", flag));
@@ -198,11 +198,11 @@ Result<Parsed> parse_arguments(const std::vector<std::string>& words) {
   app.get_formatter()->column_width(30);
   app.footer(overview_text);
   add_commands(app, raw);
-  if (!words.empty() && !words.front().starts_with("-") && !has_command(app, words.front())) {
-    return usage(fmt::format(
-        "unknown command '{}'; one of run, bench, explain, schedule, simulate, list, support is "
-        "needed, see 'longspan --help'",
-        words.front()));
+  const std::vector<std::string> names = command_names(app);
+  if (!words.empty() && !words.front().starts_with("-") &&
+      !std::ranges::count(names, words.front())) {
+    return usage(fmt::format("unknown command '{}'; one of {} is needed, see 'longspan --help'",
+                             words.front(), fmt::join(names, ", ")));
   }
   std::vector<std::string> reversed(words.rbegin(), words.rend());
   try {

@@ -158,8 +158,12 @@ constexpr std::pair<const char*, const char*> kValueNames[] = {
     {"--plan", "FILE"},      {"--save-plan", "FILE"},    {"--prepared", "DIR"},
 };
 
+std::vector<CLI::App*> commands_of(CLI::App& app) {
+  return app.get_subcommands([](CLI::App*) { return true; });
+}
+
 void name_values(CLI::App& app) {
-  for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) {
+  for (CLI::App* command : commands_of(app)) {
     for (const auto& [flag, value] : kValueNames) {
       CLI::Option* option = command->get_option_no_throw(flag);
       if (option != nullptr) option->type_name(value);
@@ -214,9 +218,10 @@ void add_commands(CLI::App& app, Raw& raw) {
   name_values(app);
 }
 
-bool has_command(CLI::App& app, const std::string& name) {
-  return !app.get_subcommands([&](CLI::App* command) { return command->get_name() == name; })
-              .empty();
+std::vector<std::string> command_names(CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : commands_of(app)) names.push_back(command->get_name());
+  return names;
 }
 
 }  // namespace longspan::tool

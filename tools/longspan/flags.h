@@ -29,6 +29,6 @@ struct Raw {
 
 /// Adds all commands; their flags write into `raw`, which must outlive `app`.
 void add_commands(CLI::App& app, Raw& raw);
-bool has_command(CLI::App& app, const std::string& name);
+std::vector<std::string> command_names(CLI::App& app);
 
 }  // namespace longspan::tool

@@ -15,8 +15,9 @@ constexpr const char* kProgram = R"(import sys
 try:
     from longspan.prepare.__main__ import main
 except ImportError as error:
-    sys.exit(f"longspan: prepare needs longspan's Python package ({error}): run pip install . in "
-             "the root of longspan's sources")
+    print(f"longspan: prepare needs longspan's Python package ({error}): run pip install . in the "
+          "root of longspan's sources", file=sys.stderr)
+    sys.exit(2)
 sys.exit(main()))";
 
 }  // namespace
