@@ -95,8 +95,8 @@ run_tests() {  # program
   done
 }
 
-shopt -s nullglob
-one_gpu=(build/gpu/tests/gpu/*_test build/gpu/tests/gpu/{cudnn,hopper,peer}/*_test)
+shopt -s nullglob extglob
+one_gpu=(build/gpu/tests/gpu/*_test build/gpu/tests/gpu/!(nccl|prepared)/*_test)
 two_gpus=(build/gpu/tests/gpu/nccl/*_test)
 if [ -f build/store/store.json ]; then
   one_gpu+=(build/gpu/tests/gpu/prepared/*_test)
