@@ -85,10 +85,10 @@ run_tests() {  # program
   name=$(basename "$1")
   case "$name" in gpu_providers_test | gpu_cudnn_test | gpu_reference_test) shards=3 ;; esac
   for ((shard = 0; shard < shards; ++shard)); do
-    local in_shard=(env GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard)
-    run "$name.$shard" "${in_shard[@]}" "$1" --gtest_brief=1
+    local as_part=(env GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard)
+    run "$name.$shard" "${as_part[@]}" "$1" --gtest_brief=1
     for tool in "${tools[@]}"; do
-      run "$name.$shard.$tool" "${in_shard[@]}" compute-sanitizer --tool "$tool" --error-exitcode 9 \
+      run "$name.$shard.$tool" "${as_part[@]}" compute-sanitizer --tool "$tool" --error-exitcode 9 \
         --kernel-name-exclude kns=cudnn "$1" --gtest_brief=1 \
         --gtest_filter='-*RealSizes*:*LongSequences*:*AnyNumberOfRanks*'
     done
