@@ -46,7 +46,7 @@ nvidia-smi -L 2> /dev/null | grep -q '^GPU' || fail "no GPU here (nvidia-smi -L 
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
 site=$out/site
-rm -rf "$site"
+rm -rf "$site" "$out"/*.jsonl
 "$torch" -m pip --disable-pip-version-check --no-input install --quiet --no-index --no-deps \
   --target "$site" "${files[@]}"
 export PYTHONPATH=$site PYTHONDONTWRITEBYTECODE=1
@@ -59,23 +59,17 @@ libraries_of() {  # interpreter
 print(*(list(w.__path__)[0] + "/lib" for w in (c, n)), sep=":")' 2> /dev/null || true
 }
 
-names=()
+declare -A libraries
+libraries[$torch]=$(libraries_of "$torch")
+libraries[$jax]=$(libraries_of "$jax")
+# shellcheck source=scripts/gpu_lane.sh
+. scripts/gpu_lane.sh
+
 run() {  # name, interpreter, arguments...
   local name=$1 python=$2
   shift 2
-  [[ $name =~ $only ]] || return 0
-  names+=("$name")
-  (
-    rc=0
-    began=$SECONDS
-    cd tests/python/gpu
-    LD_LIBRARY_PATH=$(libraries_of "$python"):${LD_LIBRARY_PATH:-} \
-      timeout 280 "$python" "$@" > "$out/$name.log" 2>&1 || rc=$?
-    ! grep -q '[0-9] skipped' "$out/$name.log" || rc=skipped
-    echo "$rc" > "$out/$name.rc"
-    echo "$([ "$rc" = 0 ] && echo ok || echo "FAILED ($rc)") $name, $((SECONDS - began)) s:" \
-      "$(tail -n 1 "$out/$name.log")"
-  ) &
+  part 280 '[0-9] skipped' "$name" env -C tests/python/gpu \
+    LD_LIBRARY_PATH="${libraries[$python]}:${LD_LIBRARY_PATH:-}" "$python" "$@"
 }
 
 tests=(-m pytest -q -ra --tb=short -p no:cacheprovider)
@@ -85,24 +79,11 @@ run ranks "$torch" "${tests[@]}" test_ranks_gpu.py
 run jax "$jax" "${tests[@]}" test_jax_gpu.py
 wait
 # Alone, as they measure time.
-bench=("$PWD/bench/python_overhead.py" --commit "${LONGSPAN_COMMIT:-$(git rev-parse HEAD)}")
+commit=${LONGSPAN_COMMIT:-$(git rev-parse HEAD 2> /dev/null || echo unknown)}
+bench=("$PWD/bench/python_overhead.py" --commit "$commit")
 run overhead "$torch" "${bench[@]}" torch --out "$out/torch.jsonl"
 wait
 run overhead_jax "$jax" "${bench[@]}" jax --out "$out/jax.jsonl"
 wait
-
-failed=()
-for name in "${names[@]}"; do
-  [ "$(cat "$out/$name.rc" 2> /dev/null)" = 0 ] || failed+=("$name")
-done
-for name in "${failed[@]}"; do
-  echo "== $name"
-  tail -n 60 "$out/$name.log"
-done
-if [ ${#failed[@]} -gt 0 ]; then
-  echo "FAILED ${#failed[@]} of ${#names[@]}: ${failed[*]}"
-  exit 1
-fi
-[ ${#names[@]} -gt 0 ] || fail "nothing has a name that matches '$only'" 2
 cat /dev/null "$out"/*.jsonl
-echo "PASS: all ${#names[@]} of the Python GPU lane"
+report_parts "Python GPU lane" 60

@@ -70,23 +70,12 @@ export LD_LIBRARY_PATH
 # Ranks that share a GPU need a hardware queue for each of their streams.
 export CUDA_DEVICE_MAX_CONNECTIONS=32
 export NCCL_NVLS_ENABLE=0  # what the nccl communicator asks of its process
-names=()
+# shellcheck source=scripts/gpu_lane.sh
+. scripts/gpu_lane.sh
 
-# Runs a command beside the others; its log and exit code are kept under its name.
 run() {  # name, command...
-  local name=$1
-  shift
-  [[ $name =~ $only ]] || return 0
-  names+=("$name")
   while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n || true; done
-  (
-    rc=0
-    began=$SECONDS
-    timeout 540 "$@" > "$out/$name.log" 2>&1 || rc=$?
-    ! grep -q 'SKIPPED' "$out/$name.log" || rc=skipped
-    echo "$rc" > "$out/$name.rc"
-    echo "$([ "$rc" = 0 ] && echo ok || echo "FAILED ($rc)") $name, $((SECONDS - began)) s"
-  ) &
+  part 540 SKIPPED "$@"
 }
 
 # A program of tests, the long ones in parts: processes on one GPU wait for each other. Sanitizers
@@ -96,18 +85,18 @@ run_tests() {  # program
   name=$(basename "$1")
   case "$name" in gpu_providers_test | gpu_cudnn_test | gpu_reference_test) shards=3 ;; esac
   for ((shard = 0; shard < shards; ++shard)); do
-    local part=(env GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard)
-    run "$name.$shard" "${part[@]}" "$1" --gtest_brief=1
+    local as_part=(env GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard)
+    run "$name.$shard" "${as_part[@]}" "$1" --gtest_brief=1
     for tool in "${tools[@]}"; do
-      run "$name.$shard.$tool" "${part[@]}" compute-sanitizer --tool "$tool" --error-exitcode 9 \
+      run "$name.$shard.$tool" "${as_part[@]}" compute-sanitizer --tool "$tool" --error-exitcode 9 \
         --kernel-name-exclude kns=cudnn "$1" --gtest_brief=1 \
         --gtest_filter='-*RealSizes*:*LongSequences*:*AnyNumberOfRanks*'
     done
   done
 }
 
-shopt -s nullglob
-one_gpu=(build/gpu/tests/gpu/*_test build/gpu/tests/gpu/{cudnn,hopper,peer}/*_test)
+shopt -s nullglob extglob
+one_gpu=(build/gpu/tests/gpu/*_test build/gpu/tests/gpu/!(nccl|prepared)/*_test)
 two_gpus=(build/gpu/tests/gpu/nccl/*_test)
 if [ -f build/store/store.json ]; then
   one_gpu+=(build/gpu/tests/gpu/prepared/*_test)
@@ -161,18 +150,4 @@ if [ "$gpus" -gt 1 ]; then
       --problem "$bf16"
   done
 fi
-wait
-
-failed=()
-for name in "${names[@]}"; do
-  [ "$(cat "$out/$name.rc" 2> /dev/null)" = 0 ] || failed+=("$name")
-done
-for name in "${failed[@]}"; do
-  echo "== $name"
-  tail -n 25 "$out/$name.log"
-done
-if [ ${#failed[@]} -gt 0 ]; then
-  echo "FAILED ${#failed[@]} of ${#names[@]}: ${failed[*]}"
-  exit 1
-fi
-echo "PASS: all ${#names[@]} of the GPU lane"
+report_parts "GPU lane" 25

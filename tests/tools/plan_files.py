@@ -46,6 +46,14 @@ def forward_alone(tool):
     tool.expect(report["backward"] is None, str(report["backward"]))
 
 
+def promises_come_with_the_plan(tool):
+    file = tool.path("plan.json")
+    problem = PROBLEM + " device_lengths=true align=bottom_right"
+    tool.expect_pass(["explain", "--problem", problem, "--ranks", 2, "--promise", "uniform_lengths",
+                      "--save-plan", file])
+    tool.expect_pass(["run", "--plan", file])
+
+
 def what_does_not_fit_is_refused(tool):
     file = saved(tool, "--ranks", 2)
     run = ["run", "--plan", file]
@@ -86,6 +94,7 @@ def cases():
         a_plan_is_run_as_it_was_chosen,
         tensors_come_from_a_file,
         forward_alone,
+        promises_come_with_the_plan,
         what_does_not_fit_is_refused,
         damaged_files_are_refused,
         a_declined_problem_leaves_no_file,

@@ -98,11 +98,14 @@ Result<Prepared> prepare(const Arguments& arguments, const Session& session) {
                  "usage"};
   }
   LONGSPAN_TRY(prepared.options, make_options(arguments));
+  if (prepared.plan && prepared.options.promises.empty()) {
+    prepared.options.promises = prepared.plan->record.promises;
+  }
   LONGSPAN_TRY(prepared.source,
                prepared.plan
                    ? resolve_source(prepared.plan->record, arguments.input, arguments.seed)
                    : resolve_source(arguments.problem, arguments.input, arguments.seed));
-  prepared.source.uniform_lengths = !arguments.promise.empty();
+  prepared.source.uniform_lengths = !prepared.options.promises.empty();
   const int threads = thread_count(arguments, session);
   LONGSPAN_TRY(prepared.devices, make_devices(arguments, prepared.topology.ranks(), threads));
   prepared.device = prepared.devices[place_on_node(session)];
