@@ -61,6 +61,22 @@ class TorchArms:
         self.block = torch.empty(count, dtype=torch.uint8, device=device)
         self.saved = self.block.data_ptr()
         self.workspace = self.saved + plan.saved_bytes
+        self.identity_function = self._identity_function()
+
+    def _identity_function(self):
+        empty_like = self.torch.empty_like
+
+        class Identity(self.torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, q, k, v):
+                ctx.save_for_backward(q, k, v)
+                return empty_like(q)
+
+            @staticmethod
+            def backward(ctx, dout):
+                return tuple(empty_like(tensor) for tensor in ctx.saved_tensors)
+
+        return Identity
 
     def wait(self):
         if self.on_gpu:
@@ -89,6 +105,11 @@ class TorchArms:
         o = self.attention(*self.inputs, plan=self.plan)
         return self.torch.autograd.grad(o, self.inputs, self.dout)
 
+    def identity(self):
+        """What autograd itself costs: a function of the same tensors that computes nothing."""
+        o = self.identity_function.apply(*self.inputs)
+        return self.torch.autograd.grad(o, self.inputs, self.dout)
+
     def replay_of(self, call):
         """A closure that replays a graph of the call."""
         graph = self.torch.cuda.CUDAGraph()
@@ -102,6 +123,7 @@ class TorchArms:
         native_both, both = us(self.library_both), us(self.both)
         yield from pair("forward", "torch", front, "library", native, 10)
         yield from pair("both", "torch", both, "library", native_both, 10 + 40)
+        yield {"direction": "both", "arm": "torch:identity", "median_us": us(self.identity)}
         if not self.on_gpu:
             return
         replays = [us(self.replay_of(call)) for call in (self.library_both, self.both)]

@@ -23,6 +23,20 @@ double flops(const Schedule& schedule, const Part& part) {
   return 2.0 * static_cast<double>(dims * tiles.heads_q) * static_cast<double>(pairs);
 }
 
+int64_t bytes_added(const Schedule& schedule, const Part& part) {
+  const TileProblem& p = schedule.tiles;
+  const bool backward = schedule.direction == Direction::kBackward;
+  if (!backward || p.features.whole || size_of(p.dtype) > 2) return 0;
+  const int64_t queries = p.heads_q * p.dim_qk;
+  const int64_t keys = p.heads_kv * (p.dim_qk + p.dim_v);
+  int64_t elements = 0;
+  for (const PlacedTile& placed : part.tiles) {
+    elements += placed.tile.q.size() * queries + placed.tile.k.size() * keys;
+  }
+  constexpr int64_t kBytes = 2 * (2 + 4);  // 16 bits and FP32, each written and read
+  return elements * kBytes;
+}
+
 double flops(const Schedule& schedule, const Step& step) {
   double sum = 0;
   for (const Part& part : step.parts) sum += flops(schedule, part);
@@ -77,7 +91,8 @@ double step_seconds(const Schedule& schedule, const Step& step, const Rates& rat
 
 double part_seconds(const Schedule& schedule, const Part& part, const Rates& rates) {
   const bool forward = schedule.direction == Direction::kForward;
-  return flops(schedule, part) / (forward ? rates.forward_flops : rates.backward_flops);
+  return flops(schedule, part) / (forward ? rates.forward_flops : rates.backward_flops) +
+         static_cast<double>(bytes_added(schedule, part)) / rates.memory_bytes;
 }
 
 Cost cost_without_time(const Schedule& schedule) {

@@ -11,6 +11,11 @@ namespace longspan {
 double flops(const Schedule& schedule, const Part& part);
 double flops(const Schedule& schedule, const Step& step);
 
+/// Bytes that partial gradients of 16-bit problems read and write beside those of whole ones: they
+/// are added to FP32 sums tile by tile. Merges of partial O are left out: forward with them is as
+/// fast as without (docs/performance.md).
+int64_t bytes_added(const Schedule& schedule, const Part& part);
+
 /// Bytes that copies, delta and fills read and write.
 int64_t bytes_touched(const Schedule& schedule, const Step& step);
 

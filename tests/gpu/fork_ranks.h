@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <exception>
 #include <functional>
 #include <vector>
 
@@ -19,7 +20,11 @@ inline std::vector<int> fork_ranks(int ranks, const std::function<void(int)>& bo
     const pid_t child = fork();
     if (child == 0) {
       alarm(60);
-      body(rank);
+      try {
+        body(rank);
+      } catch (const std::exception& failure) {  // must not unwind into the parent's tests
+        ADD_FAILURE() << failure.what();
+      }
       fflush(nullptr);
       _exit(::testing::Test::HasFailure() ? 1 : 0);
     }
