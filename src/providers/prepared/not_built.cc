@@ -3,7 +3,7 @@
 
 namespace longspan {
 
-constinit const Prepared kPrepared;
+constinit const PreparedKernels kPrepared;
 
 namespace {
 
@@ -15,13 +15,13 @@ Error not_built() { return {ErrorCode::kUnsupported, kRemedy, "prepared"}; }
 
 }  // namespace
 
-Result<std::string> Prepared::identity(const Device&) const { return not_built(); }
+Result<std::string> PreparedKernels::identity(const Device&) const { return not_built(); }
 
-Verdict Prepared::consider(const TileProblem&, const Device&) const {
+Verdict PreparedKernels::consider(const TileProblem&, const Device&) const {
   return Decline{DeclineCode::kNotBuilt, kRemedy};
 }
 
-Result<std::shared_ptr<const Plan>> Prepared::prepare(const TileProblem&, const Device&) const {
+Result<std::shared_ptr<const Plan>> PreparedKernels::prepare(const TileProblem&, const Device&) const {
   return not_built();
 }
 

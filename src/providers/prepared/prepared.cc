@@ -14,7 +14,7 @@
 
 namespace longspan {
 
-constinit const Prepared kPrepared;
+constinit const PreparedKernels kPrepared;
 
 namespace {
 
@@ -33,7 +33,7 @@ std::variant<prepared::Builds, Decline> chosen(const TileProblem& problem, const
 }  // namespace
 
 /// Over all objects of the store, as they are chosen among all.
-Result<std::string> Prepared::identity(const Device&) const {
+Result<std::string> PreparedKernels::identity(const Device&) const {
   LONGSPAN_TRY(const prepared::Store* const store, prepared::store());
   std::string sums;
   if (store != nullptr) {
@@ -42,7 +42,7 @@ Result<std::string> Prepared::identity(const Device&) const {
   return prepared::sha256_of_text(std::move(sums));
 }
 
-Verdict Prepared::consider(const TileProblem& problem, const Device& device) const {
+Verdict PreparedKernels::consider(const TileProblem& problem, const Device& device) const {
   const auto found = chosen(problem, device);
   if (const auto* const decline = std::get_if<Decline>(&found)) return *decline;
   const auto& builds = std::get<prepared::Builds>(found);
@@ -53,7 +53,7 @@ Verdict Prepared::consider(const TileProblem& problem, const Device& device) con
                .partials_16bit = true};
 }
 
-Result<std::shared_ptr<const Plan>> Prepared::prepare(const TileProblem& problem,
+Result<std::shared_ptr<const Plan>> PreparedKernels::prepare(const TileProblem& problem,
                                                       const Device& device) const {
   auto found = chosen(problem, device);
   if (const auto* const decline = std::get_if<Decline>(&found)) {

@@ -7,9 +7,9 @@ namespace longspan {
 
 /// FlashAttention-4 and FROST, compiled ahead of time, on compute capability 9.0. Partial O and
 /// gradients leave them in 16 bits.
-class Prepared final : public Provider {
+class PreparedKernels final : public Provider {
  public:
-  constexpr Prepared() = default;
+  constexpr PreparedKernels() = default;
   std::string_view name() const override { return "prepared"; }
   std::string_view summary() const override {
     return "kernels of a store that longspan prepare made, f16 and bf16 on compute capability 9.0";
@@ -20,6 +20,6 @@ class Prepared final : public Provider {
                                               const Device& device) const override;
 };
 
-extern const Prepared kPrepared;
+extern const PreparedKernels kPrepared;
 
 }  // namespace longspan
