@@ -64,6 +64,8 @@ python3 scripts/lint_text.py --self-test || status=1
 python3 scripts/lint_text.py "${text[@]}" || status=1
 python3 scripts/lint_layers.py --self-test || status=1
 python3 scripts/lint_layers.py || status=1
+python3 scripts/lint_names.py --self-test || status=1
+python3 scripts/lint_names.py || status=1
 
 if [ "$tidy" -eq 1 ]; then
   [ -f build/release/compile_commands.json ] ||

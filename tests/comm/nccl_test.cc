@@ -14,22 +14,22 @@ namespace {
 
 using ::testing::HasSubstr;
 
-Card card_of(uint64_t rank) {
-  Card card{.ready = true, .version = 22809, .gpu = {7, rank}};
+NcclCard card_of(uint64_t rank) {
+  NcclCard card{.ready = true, .version = 22809, .gpu = {7, rank}};
   card.id.fill(100 + rank);
   return card;
 }
 
-std::vector<uint64_t> words_of(const std::vector<Card>& cards) {
+std::vector<uint64_t> words_of(const std::vector<NcclCard>& cards) {
   std::vector<uint64_t> all;
-  for (const Card& card : cards) {
+  for (const NcclCard& card : cards) {
     const auto words = words_of(card);
     all.insert(all.end(), words.begin(), words.end());
   }
   return all;
 }
 
-void expect_error(const std::vector<Card>& cards, ErrorCode code, const char* text) {
+void expect_error(const std::vector<NcclCard>& cards, ErrorCode code, const char* text) {
   const auto id = agreed_id(words_of(cards));
   ASSERT_FALSE(id.ok());
   EXPECT_EQ(id.error().code, code);
@@ -43,7 +43,7 @@ TEST(NcclCards, TheIdIsThatOfRankZero) {
 }
 
 TEST(NcclCards, WhatCannotWorkIsAnErrorOfAll) {
-  std::vector<Card> cards = {card_of(0), card_of(1), card_of(2)};
+  std::vector<NcclCard> cards = {card_of(0), card_of(1), card_of(2)};
   cards[2].gpu = cards[1].gpu;
   expect_error(cards, ErrorCode::kInvalidArgument, "ranks 1 and 2 have the same GPU");
   cards = {card_of(0), card_of(1)};

@@ -17,7 +17,7 @@ Error invalid(std::string message) {
 
 }  // namespace
 
-std::array<uint64_t, kCardWords> words_of(const Card& card) {
+std::array<uint64_t, kCardWords> words_of(const NcclCard& card) {
   std::array<uint64_t, kCardWords> words = {
       card.ready ? 1U : 0U, static_cast<uint64_t>(card.version), card.gpu[0], card.gpu[1]};
   std::copy(card.id.begin(), card.id.end(), words.begin() + kId);

@@ -12,7 +12,7 @@
 
 namespace longspan::comm {
 
-struct Card {
+struct NcclCard {
   bool ready = false;  // this rank found NCCL and its device
   int version = 0;     // of its NCCL
   std::array<uint64_t, 2> gpu = {};
@@ -21,7 +21,7 @@ struct Card {
 
 inline constexpr size_t kCardWords = 4 + std::tuple_size_v<NcclIdWords>;
 
-std::array<uint64_t, kCardWords> words_of(const Card& card);
+std::array<uint64_t, kCardWords> words_of(const NcclCard& card);
 
 /// From the words of all ranks in order of ranks. peer_lost when a rank is not ready;
 /// invalid_argument when two ranks have one GPU, or other versions of NCCL.

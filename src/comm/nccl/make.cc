@@ -20,7 +20,7 @@ namespace {
 /// What this rank brings along. A rank that cannot go on tells the others before it says why.
 struct Local {
   std::shared_ptr<const NcclApi> api;
-  Card card;
+  NcclCard card;
   Status status;
 };
 

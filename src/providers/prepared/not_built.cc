@@ -21,7 +21,8 @@ Verdict PreparedKernels::consider(const TileProblem&, const Device&) const {
   return Decline{DeclineCode::kNotBuilt, kRemedy};
 }
 
-Result<std::shared_ptr<const Plan>> PreparedKernels::prepare(const TileProblem&, const Device&) const {
+Result<std::shared_ptr<const Plan>> PreparedKernels::prepare(const TileProblem&,
+                                                             const Device&) const {
   return not_built();
 }
 

@@ -54,7 +54,7 @@ Verdict PreparedKernels::consider(const TileProblem& problem, const Device& devi
 }
 
 Result<std::shared_ptr<const Plan>> PreparedKernels::prepare(const TileProblem& problem,
-                                                      const Device& device) const {
+                                                             const Device& device) const {
   auto found = chosen(problem, device);
   if (const auto* const decline = std::get_if<Decline>(&found)) {
     LONGSPAN_CHECK_OK(preparable(*decline));
