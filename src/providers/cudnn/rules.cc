@@ -11,6 +11,7 @@
 #include "providers/cudnn/budget.h"
 #include "providers/cudnn/groups.h"
 #include "providers/rules.h"
+#include "providers/sm90.h"
 
 namespace longspan::cudnn {
 namespace {
@@ -18,17 +19,8 @@ namespace {
 using Refusal = std::optional<Decline>;
 using Dims = std::pair<int64_t, int64_t>;
 
-constexpr const char* kOthers = "leave the provider to the automatic choice";
-
-Refusal refused_device(const Device& device) {
-  if (!device.is_cuda()) {
-    return Decline{DeclineCode::kDevice, fmt::format("device {} is not cuda", device.name)};
-  }
-  if (device.capability == 90) return std::nullopt;
-  return Decline{DeclineCode::kDevice,
-                 fmt::format("compute capability {}.{} of {} is not 9.0; {}",
-                             device.capability / 10, device.capability % 10, device.name, kOthers)};
-}
+using sm90::kOthers;
+using sm90::refused_device;
 
 Refusal refused_dims(const TileProblem& p) {
   if (p.dtype != DType::kF16 && p.dtype != DType::kBF16) {

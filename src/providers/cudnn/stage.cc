@@ -7,6 +7,7 @@
 #include "providers/cudnn/budget.h"
 #include "providers/cudnn/graph_cache.h"
 #include "providers/cudnn/plan.h"
+#include "providers/sm90.h"
 
 namespace longspan::cudnn {
 namespace {
@@ -27,23 +28,6 @@ class Places {
  private:
   size_t end_ = 0;
 };
-
-Status inside(const TileProblem& p, std::span<const PlacedTile> tiles) {
-  for (size_t i = 0; i < tiles.size(); ++i) {
-    const PlacedTile& t = tiles[i];
-    const int64_t end_q = t.q_row + t.tile.q.size();
-    const int64_t end_k = t.k_row + t.tile.k.size();
-    const bool fits =
-        t.q_row >= 0 && t.k_row >= 0 && end_q <= p.capacity_q && end_k <= p.capacity_k;
-    if (fits) continue;
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("tile {} has query rows [{}, {}) and key rows [{}, {}); the plan was "
-                             "prepared for {} and {}",
-                             i, t.q_row, end_q, t.k_row, end_k, p.capacity_q, p.capacity_k),
-                 "cudnn"};
-  }
-  return {};
-}
 
 /// What a group needs in device memory, and where.
 struct Table {
@@ -182,7 +166,7 @@ Status fits_budget(const TileProblem& problem, const Graph& graph, const GraphKe
 
 Result<std::shared_ptr<const Staged>> CudnnPlan::stage(std::span<const PlacedTile> tiles) const {
   const cuda::DeviceScope scope(ordinal_);
-  LONGSPAN_CHECK_OK(inside(problem_, tiles));
+  LONGSPAN_CHECK_OK(sm90::inside(problem_, tiles, "cudnn"));
   auto result = std::make_shared<StagedGroups>();
   result->tiles.assign(tiles.begin(), tiles.end());
   const std::vector<Group> groups = make_groups(problem_, tiles);

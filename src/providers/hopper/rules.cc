@@ -6,23 +6,15 @@
 
 #include "providers/hopper/heuristics.h"
 #include "providers/rules.h"
+#include "providers/sm90.h"
 
 namespace longspan::hopper {
 namespace {
 
 using Refusal = std::optional<Decline>;
 
-constexpr const char* kOthers = "leave the provider to the automatic choice";
-
-Refusal refused_device(const Device& device) {
-  if (!device.is_cuda()) {
-    return Decline{DeclineCode::kDevice, fmt::format("device {} is not cuda", device.name)};
-  }
-  if (device.capability == 90) return std::nullopt;
-  return Decline{DeclineCode::kDevice,
-                 fmt::format("compute capability {}.{} of {} is not 9.0; {}",
-                             device.capability / 10, device.capability % 10, device.name, kOthers)};
-}
+using sm90::kOthers;
+using sm90::refused_device;
 
 Refusal refused_type(const TileProblem& p) {
   if (p.direction == Direction::kBackward) {
@@ -66,24 +58,6 @@ Refusal refused_capacity(const TileProblem& p) {
                              p.capacity_q, p.heads_q, kMostHeadRows, kOthers)};
 }
 
-Decline not_offered(DeclineCode code, const char* what) {
-  return {code, fmt::format("{} is not offered by hopper; {} or remove it from the problem", what,
-                            kOthers)};
-}
-
-Refusal refused_features(const TileProblem& p) {
-  const Features& f = p.features;
-  if (f.softcap) return not_offered(DeclineCode::kSoftcap, "softcap");
-  if (f.alibi) return not_offered(DeclineCode::kAlibi, "alibi");
-  if (f.bias != Bias::kNone) return not_offered(DeclineCode::kBias, "bias");
-  if (f.dropout) return not_offered(DeclineCode::kDropout, "dropout");
-  if (f.modification) return not_offered(DeclineCode::kModification, "a modification");
-  if (f.paged) return not_offered(DeclineCode::kPage, "page");
-  if (f.max_logit) return not_offered(DeclineCode::kMaxLogit, "max_logit");
-  if (f.device_lengths) return not_offered(DeclineCode::kDeviceLengths, "device_lengths");
-  return std::nullopt;
-}
-
 }  // namespace
 
 Refusal refusal(const TileProblem& problem, const Device& device) {
@@ -92,7 +66,7 @@ Refusal refusal(const TileProblem& problem, const Device& device) {
   if (auto decline = refused_type(problem)) return decline;
   if (auto decline = refused_dims(problem)) return decline;
   if (auto decline = refused_capacity(problem)) return decline;
-  return refused_features(problem);
+  return sm90::refused_features(problem.features, "hopper");
 }
 
 }  // namespace longspan::hopper

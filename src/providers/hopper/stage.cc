@@ -1,8 +1,8 @@
 #include <cuda_runtime_api.h>
-#include <fmt/format.h>
 
 #include "providers/hopper/pack.h"
 #include "providers/hopper/plan.h"
+#include "providers/sm90.h"
 
 namespace longspan::hopper {
 namespace {
@@ -11,23 +11,6 @@ size_t after(size_t place, int64_t bytes) {
   constexpr size_t kPartAlignment = 256;
   const size_t end = place + static_cast<size_t>(bytes);
   return (end + kPartAlignment - 1) / kPartAlignment * kPartAlignment;
-}
-
-Status inside(const TileProblem& p, std::span<const PlacedTile> tiles) {
-  for (size_t i = 0; i < tiles.size(); ++i) {
-    const PlacedTile& t = tiles[i];
-    const int64_t end_q = t.q_row + t.tile.q.size();
-    const int64_t end_k = t.k_row + t.tile.k.size();
-    const bool fits =
-        t.q_row >= 0 && t.k_row >= 0 && end_q <= p.capacity_q && end_k <= p.capacity_k;
-    if (fits) continue;
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("tile {} has query rows [{}, {}) and key rows [{}, {}); the plan was "
-                             "prepared for {} and {}",
-                             i, t.q_row, end_q, t.k_row, end_k, p.capacity_q, p.capacity_k),
-                 "hopper"};
-  }
-  return {};
 }
 
 /// Loads kernels ahead of their first launch, which may be captured, and lets them have their
@@ -53,7 +36,7 @@ Scratch scratch_of(const TileProblem& p) {
 
 Result<std::shared_ptr<const Staged>> HopperPlan::stage(std::span<const PlacedTile> tiles) const {
   const cuda::DeviceScope scope(ordinal_);
-  LONGSPAN_CHECK_OK(inside(problem_, tiles));
+  LONGSPAN_CHECK_OK(sm90::inside(problem_, tiles, "hopper"));
   const Shape shape = choose_shape(problem_, tiles, multiprocessors_);
   auto staged = std::make_shared<StagedWork>();
   staged->tiles.assign(tiles.begin(), tiles.end());

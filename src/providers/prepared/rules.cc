@@ -9,23 +9,15 @@
 
 #include "providers/cudnn/groups.h"
 #include "providers/rules.h"
+#include "providers/sm90.h"
 
 namespace longspan::prepared {
 namespace {
 
 using Refusal = std::optional<Decline>;
 
-constexpr const char* kOthers = "leave the provider to the automatic choice";
-
-Refusal refused_device(const Device& device) {
-  if (!device.is_cuda()) {
-    return Decline{DeclineCode::kDevice, fmt::format("device {} is not cuda", device.name)};
-  }
-  if (device.capability == 90) return std::nullopt;
-  return Decline{DeclineCode::kDevice,
-                 fmt::format("compute capability {}.{} of {} is not 9.0; {}",
-                             device.capability / 10, device.capability % 10, device.name, kOthers)};
-}
+using sm90::kOthers;
+using sm90::refused_device;
 
 Refusal refused_types(const TileProblem& p) {
   if (p.dtype != DType::kF16 && p.dtype != DType::kBF16) {
@@ -89,24 +81,6 @@ Refusal refused_by_engines(const TileProblem& p) {
   return std::nullopt;
 }
 
-Refusal refused(DeclineCode code, std::string_view what) {
-  return Decline{
-      code, fmt::format("{} is not offered by prepared; {} or remove it from the problem", what,
-                        kOthers)};
-}
-
-Refusal refused_features(const Features& f) {
-  if (f.softcap) return refused(DeclineCode::kSoftcap, "softcap");
-  if (f.alibi) return refused(DeclineCode::kAlibi, "alibi");
-  if (f.bias != Bias::kNone) return refused(DeclineCode::kBias, "bias");
-  if (f.dropout) return refused(DeclineCode::kDropout, "dropout");
-  if (f.modification) return refused(DeclineCode::kModification, "a modification");
-  if (f.paged) return refused(DeclineCode::kPage, "page");
-  if (f.max_logit) return refused(DeclineCode::kMaxLogit, "max_logit");
-  if (f.device_lengths) return refused(DeclineCode::kDeviceLengths, "device_lengths");
-  return std::nullopt;
-}
-
 }  // namespace
 
 Refusal refusal(const TileProblem& problem, const Device& device) {
@@ -116,7 +90,7 @@ Refusal refusal(const TileProblem& problem, const Device& device) {
   if (auto decline = refused_heads(problem)) return decline;
   if (auto decline = refused_capacity(problem)) return decline;
   if (auto decline = refused_by_engines(problem)) return decline;
-  return refused_features(problem.features);
+  return sm90::refused_features(problem.features, "prepared");
 }
 
 }  // namespace longspan::prepared

@@ -1,35 +1,17 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "providers/cudnn/blanks.h"
-#include "providers/prepared/errors.h"
 #include "providers/prepared/pieces.h"
 #include "providers/prepared/plan.h"
+#include "providers/sm90.h"
 
 namespace longspan::prepared {
 namespace {
 
 using cudnn::DeviceEntry;
 using cudnn::Entry;
-
-Status inside(const TileProblem& p, std::span<const PlacedTile> tiles) {
-  for (size_t i = 0; i < tiles.size(); ++i) {
-    const PlacedTile& t = tiles[i];
-    const int64_t end_q = t.q_row + t.tile.q.size();
-    const int64_t end_k = t.k_row + t.tile.k.size();
-    const bool fits =
-        t.q_row >= 0 && t.k_row >= 0 && end_q <= p.capacity_q && end_k <= p.capacity_k;
-    if (fits) continue;
-    return invalid(
-        fmt::format("tile {} has query rows [{}, {}) and key rows [{}, {}); the plan was "
-                    "prepared for {} and {}",
-                    i, t.q_row, end_q, t.k_row, end_k, p.capacity_q, p.capacity_k));
-  }
-  return {};
-}
 
 /// Tables for the device, one behind the other.
 class Tables {
@@ -134,7 +116,7 @@ std::vector<Entry> blank_entries(const TileProblem& p, std::span<const PlacedTil
 
 Result<std::shared_ptr<const Staged>> PreparedPlan::stage(std::span<const PlacedTile> tiles) const {
   const cuda::DeviceScope scope(ordinal_);
-  LONGSPAN_CHECK_OK(inside(problem_, tiles));
+  LONGSPAN_CHECK_OK(sm90::inside(problem_, tiles, "prepared"));
   const bool windows = builds_.find({.shape = Shape::kWindow}) != nullptr;
   const std::vector<Piece> pieces = make_pieces(problem_, tiles, windows);
   LONGSPAN_TRY(const std::vector<Launch> launches, make_launches(problem_, builds_, pieces));
