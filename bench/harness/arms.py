@@ -40,11 +40,13 @@ def longspan_flags(name):
     if name == "longspan":
         return []
     if name.startswith("longspan:"):
-        strategy, _, communicator = name.removeprefix("longspan:").partition(":")
+        strategy, *rest = name.removeprefix("longspan:").split(":")
         if strategy not in STRATEGIES:
             raise UnknownArm(f"{name}: '{strategy}' is none of {', '.join(STRATEGIES)}")
         flags = ["--forward", strategy, "--backward", strategy]
-        return flags + (["--communicator", communicator] if communicator else [])
+        for flag, value in zip(("--communicator", "--head-slices"), rest, strict=False):
+            flags += [flag, value]
+        return flags
     provider = name.split(":")[0]
     if provider == "prepared":  # ENGINE is what the problem's dims choose
         return ["--provider", "require:prepared"]

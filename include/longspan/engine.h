@@ -67,8 +67,8 @@ struct Options {
   DirectionOptions backward;
   std::string partition = "auto";
   /// In how many slices heads are exchanged where they divide, so that one moves while another is
-  /// computed. At most kMostHeadSlices.
-  int head_slices = 1;
+  /// computed. At most kMostHeadSlices; 0: automatic, by modelled time on GPUs, 1 elsewhere.
+  int head_slices = 0;
   bool require_fp32_partials = false;
   std::vector<Promise> promises;  // beyond those that problems make
   GuardPolicy guards = GuardPolicy::kReport;
@@ -95,6 +95,7 @@ struct Explanation {
   Selection backward;
   PartitionKind partition = PartitionKind::kContiguous;
   std::string partition_reason;
+  int head_slices = 1;
   bool forward_only = false;  // backward is "none"
   bool ok() const {
     return forward.provider && forward.strategy &&

@@ -58,7 +58,7 @@ class Pricing {
 
   /// Forward: `after_same` says whether a backward follows (of the same strategy).
   Result<double> seconds(const Strategy& strategy, Direction direction, bool after_same) {
-    const auto key = std::tuple(strategy.name, direction, after_same);
+    const auto key = std::tuple(strategy.name, direction, after_same, setting_.head_slices);
     if (const auto known = known_.find(key); known != known_.end()) return known->second;
     setting_.forward = after_same ? strategy.name : std::string_view("other");
     setting_.backward = strategy.name;
@@ -79,7 +79,7 @@ class Pricing {
   Setting& setting_;
   const Rates& rates_;
   std::vector<int> ranks_;
-  std::map<std::tuple<std::string_view, Direction, bool>, double> known_;
+  std::map<std::tuple<std::string_view, Direction, bool, int>, double> known_;
 };
 
 std::string reason(const std::string& wanted, int ranks, double seconds) {
@@ -96,11 +96,37 @@ struct Pair {
   double backward_seconds = 0;
 
   double seconds() const { return forward_seconds + backward_seconds; }
+
+  Status price(Pricing& pricing) {
+    LONGSPAN_TRY(forward_seconds,
+                 pricing.seconds(*forward, Direction::kForward, backward != nullptr));
+    if (backward == nullptr) return {};
+    LONGSPAN_TRY(backward_seconds,
+                 pricing.seconds(*backward, Direction::kBackward, forward == backward));
+    return {};
+  }
 };
+
+/// In how many slices the pair exchanges heads in the least modelled time. Where it exchanges none,
+/// all cost the same, and it stays at one.
+Status choose_head_slices(Setting& setting, Pair& best, Pricing& pricing) {
+  for (const int slices : {2, 4}) {
+    Pair pair = best;
+    const int before = std::exchange(setting.head_slices, slices);
+    LONGSPAN_CHECK_OK(pair.price(pricing));
+    if (pair.seconds() < best.seconds()) {
+      best = pair;
+    } else {
+      setting.head_slices = before;
+    }
+  }
+  return {};
+}
 
 /// The pair with the least modelled time. What forward keeps depends on backward, so both are
 /// chosen together.
-Status choose_strategies(Setting& setting, const Options& options, Explanation& explanation) {
+Status choose_strategies(Setting& setting, const Device& device, const Options& options,
+                         Explanation& explanation) {
   LONGSPAN_TRY(const auto forward, candidates(options.forward.strategy, setting,
                                               Direction::kForward, explanation.forward));
   std::vector<const Strategy*> backward = {nullptr};
@@ -115,16 +141,16 @@ Status choose_strategies(Setting& setting, const Options& options, Explanation& 
   for (const Strategy* f : forward) {
     for (const Strategy* b : backward) {
       Pair pair{f, b};
-      if (priced) {
-        LONGSPAN_TRY(pair.forward_seconds, pricing.seconds(*f, Direction::kForward, b != nullptr));
-      }
-      if (priced && b != nullptr) {
-        LONGSPAN_TRY(pair.backward_seconds, pricing.seconds(*b, Direction::kBackward, f == b));
-      }
+      if (priced) LONGSPAN_CHECK_OK(pair.price(pricing));
       if (!best || pair.seconds() < best->seconds()) best = pair;
     }
   }
   if (!best) return {};
+  if (options.head_slices == 0 && ranks > 1 && device.is_cuda()) {
+    LONGSPAN_CHECK_OK(best->price(pricing));
+    LONGSPAN_CHECK_OK(choose_head_slices(setting, *best, pricing));
+  }
+  explanation.head_slices = setting.head_slices;
   explanation.forward.strategy = best->forward;
   explanation.backward.strategy = best->backward;
   explanation.forward.strategy_reason =
@@ -189,7 +215,7 @@ Result<Setting> make_setting(const Problem& problem, const Topology& topology, c
   const bool uniform = promises(options, Promise::kUniformLengths);
   setting.problem.device_lengths = setting.problem.device_lengths && !uniform;
   setting.whole = device.is_cuda() && !setting.problem.device_lengths;
-  setting.head_slices = options.head_slices;
+  setting.head_slices = std::max(options.head_slices, 1);
   return setting;
 }
 
@@ -205,7 +231,7 @@ Result<Choice> choose(const Problem& problem, const Topology& topology, const De
                choose_partition(setting.problem, topology.ranks(), options.partition));
   explanation.partition = chosen.kind;
   explanation.partition_reason = std::move(chosen.reason);
-  LONGSPAN_CHECK_OK(choose_strategies(setting, options, explanation));
+  LONGSPAN_CHECK_OK(choose_strategies(setting, device, options, explanation));
   if (!explanation.forward.strategy) return choice;
   if (!explanation.forward_only && !explanation.backward.strategy) return choice;
   setting.forward = explanation.forward.strategy->name;

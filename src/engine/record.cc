@@ -133,7 +133,7 @@ Result<PlanRecord> make_record(const PlanParts& parts) {
                     .node_of_rank = parts.topology.node_of_rank,
                     .device = fingerprint(parts.device),
                     .partition = parts.explanation.partition,
-                    .head_slices = parts.options.head_slices,
+                    .head_slices = parts.explanation.head_slices,
                     .require_fp32_partials = parts.options.require_fp32_partials,
                     .promises = parts.options.promises,
                     .guards = parts.options.guards,
@@ -186,6 +186,7 @@ Result<Choice> settle(const PlanRecord& record, const Topology& topology, const 
   Explanation& explanation = choice.explanation;
   explanation.partition = record.partition;
   explanation.partition_reason = kReason;
+  explanation.head_slices = record.head_slices;
   explanation.forward_only = !record.backward;
   LONGSPAN_TRY(explanation.forward,
                settle_direction(record.forward, choice.setting, Direction::kForward, device));

@@ -35,7 +35,7 @@ struct Arguments {
   DirectionOptions forward;
   DirectionOptions backward;
   std::string partition = "auto";
-  int head_slices = 1;
+  int head_slices = 0;
   std::string promise;  // or empty
   std::string guards = "report";
   std::optional<uint64_t> seed;

@@ -43,7 +43,7 @@ void add_strategies(CLI::App& command, Raw& raw) {
                                  names));
   command.add_option("--head-slices", raw.head_slices,
                      "heads are exchanged in so many slices, one while another is computed "
-                     "(default 1)");
+                     "(default 0: automatic)");
   command.add_option("--rates", raw.arguments.rates,
                      "JSON file with what a machine does per second (default: H200, see simulate)");
 }

@@ -15,7 +15,7 @@ class Options:
             the names). require never falls back.
         backward_provider: likewise.
         partition: which rank owns which rows: auto, contiguous, zigzag, striped or balanced.
-        head_slices: in how many slices heads are exchanged where they divide.
+        head_slices: in how many slices heads are exchanged where they divide; 0: automatic.
         require_fp32_partials: decline what would round partial results to 16 bits between ranks.
         promise: empty, or uniform_lengths: what callers claim about lengths on the device.
         guards: report or trap: what a broken promise does.
@@ -27,7 +27,7 @@ class Options:
     forward_provider: str = "auto"
     backward_provider: str = "auto"
     partition: str = "auto"
-    head_slices: int = 1
+    head_slices: int = 0
     require_fp32_partials: bool = False
     promise: str = ""
     guards: str = "report"
