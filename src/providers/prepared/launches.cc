@@ -9,7 +9,7 @@
 namespace longspan::prepared {
 namespace {
 
-using cudnn::Entry;
+using rows::Entry;
 
 /// Pieces of one sight whose rows ascend.
 struct Bin {
