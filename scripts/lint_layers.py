@@ -41,6 +41,7 @@ PUBLIC_OWNER = {
     "communicator.h": "comm",
     "schedule.h": "schedule",
     "engine.h": "plan",
+    "routing_table.h": "plan",
     "plan_record.h": "engine",
     "c_api.h": "engine",
     "longspan.h": "engine",
@@ -49,8 +50,8 @@ PUBLIC_OWNER = {
 # Third-party headers, by prefix, and the folders that wrap them.
 THIRD_PARTY = {
     "fmt/": ["src", "tools", "tests", "bench"],
-    "nlohmann/": ["src/schedule", "src/engine", "src/providers/prepared", "tools", "tests",
-                  "bench"],
+    "nlohmann/": ["src/schedule", "src/plan", "src/engine", "src/providers/prepared", "tools",
+                  "tests", "bench"],
     # A test is a program that has initialised MPI itself.
     "mpi.h": ["src/comm/mpi", "tests/comm"],
     "hwy/": ["src/providers/cpu", "tests/providers"],

@@ -45,7 +45,8 @@ struct DirectionOptions {
 };
 
 class PlanCache;
-struct PlanRecord;  // plan_record.h
+struct PlanRecord;    // plan_record.h
+struct RoutingTable;  // routing_table.h
 
 /// Counters of a plan cache since its creation.
 struct CacheStatistics {
@@ -75,7 +76,9 @@ struct Options {
   std::chrono::milliseconds deadline{60000};  // of each wait for a peer
   Rates rates;                                // drive the automatic choice of strategies
   std::shared_ptr<PlanCache> plans;           // shared between engines of a process; null: own
-  bool check_schedules = true;                // prove all ranks' schedules at each cold call
+  /// What the automatic choice of providers goes by; null: measured_routing_table().
+  std::shared_ptr<const RoutingTable> routing_table;
+  bool check_schedules = true;  // prove all ranks' schedules at each cold call
   /// Told what is chosen, built, opened and lost; nothing while all goes well in calls that ran
   /// before. Empty: silence.
   Log log;

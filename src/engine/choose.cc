@@ -6,8 +6,10 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <span>
 #include <utility>
 
+#include "longspan/routing_table.h"
 #include "plan/select.h"
 
 namespace longspan {
@@ -158,14 +160,27 @@ Result<std::vector<TileProblem>> tile_problems(const Setting& setting, Direction
   return problems;
 }
 
+int64_t most_rows(std::span<const TileProblem> problems) {
+  int64_t most = 0;
+  for (const TileProblem& p : problems) most = std::max(most, p.capacity_q);
+  return most;
+}
+
 Status choose_provider(const Setting& setting, Direction direction, const Device& device,
                        const Options& options, PlanCache& cache, Selection& selection) {
   const Routing& routing =
       (direction == Direction::kForward ? options.forward : options.backward).routing;
   LONGSPAN_TRY(const std::vector<TileProblem> problems, tile_problems(setting, direction));
   const bool merges = setting.topology.ranks() > 1;
-  ProviderChoice choice = select_provider(cache, providers(), problems, device, routing,
-                                          options.require_fp32_partials && merges);
+  const auto table = routing_table(options);
+  const RoutingCase asked = routing_case(setting.problem, direction, device, most_rows(problems));
+  ProviderChoice choice =
+      select_provider(cache, providers(),
+                      {.problems = problems,
+                       .device = device,
+                       .routing = routing,
+                       .refuse_16bit_partials = options.require_fp32_partials && merges,
+                       .measured = table->find(asked)});
   selection.provider = choice.provider;
   selection.provider_reason = std::move(choice.reason);
   selection.declines.insert(selection.declines.end(), choice.declines.begin(),
@@ -174,6 +189,10 @@ Status choose_provider(const Setting& setting, Direction direction, const Device
 }
 
 }  // namespace
+
+std::shared_ptr<const RoutingTable> routing_table(const Options& options) {
+  return options.routing_table ? options.routing_table : measured_routing_table();
+}
 
 Result<Setting> make_setting(const Problem& problem, const Topology& topology, const Device& device,
                              const Options& options) {

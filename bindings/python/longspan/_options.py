@@ -19,6 +19,8 @@ class Options:
         require_fp32_partials: decline what would round partial results to 16 bits between ranks.
         promise: empty, or uniform_lengths: what callers claim about lengths on the device.
         guards: report or trap: what a broken promise does.
+        routing_table: path of a table of measured times (`longspan bench --calibrate`) that the
+            automatic choice of providers goes by; empty: the one that comes with longspan.
         deadline: seconds of each wait for another rank.
     """
 
@@ -31,6 +33,7 @@ class Options:
     require_fp32_partials: bool = False
     promise: str = ""
     guards: str = "report"
+    routing_table: str = ""
     deadline: float = 60.0
 
     def values(self) -> tuple[Any, ...]:
@@ -51,6 +54,8 @@ class Options:
             routing = getattr(self, f"{direction}_provider")
             if routing != "auto":
                 words.append(f"--provider={direction}={routing}")
+        if self.routing_table:
+            words.append(f"--routing-table={self.routing_table}")
         if self.promise:
             words.append(f"--promise={self.promise}")
         return words
