@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include "guard/predicate.h"
 #include "longspan/routing_table.h"
 #include "plan/select.h"
 
@@ -26,9 +27,16 @@ std::vector<int> sample_ranks(int ranks) {
   return sample;
 }
 
-bool promises(const Options& options, Promise promise) {
-  return std::find(options.promises.begin(), options.promises.end(), promise) !=
-         options.promises.end();
+/// What promises say of the layout and of strategies.
+Status check_promises(const Problem& problem, const Options& options) {
+  LONGSPAN_CHECK_OK(guard::check_layout(problem, options.promises));
+  if (!std::ranges::count(options.promises, Promise::kPitchedAllGather)) return {};
+  if (options.forward.strategy == "all_gather") return {};
+  return Error{
+      ErrorCode::kInvalidArgument,
+      fmt::format("promise pitched_all_gather with forward strategy {}: ask for all_gather",
+                  options.forward.strategy),
+      "engine"};
 }
 
 /// Strategies that may run a direction; the others' declines go to the selection.
@@ -205,8 +213,8 @@ Result<Setting> make_setting(const Problem& problem, const Topology& topology, c
   LONGSPAN_TRY(const PartitionChoice chosen,
                choose_partition(setting.problem, topology.ranks(), options.partition));
   LONGSPAN_TRY(setting.partition, Partition::make(setting.problem, chosen.kind, topology.ranks()));
-  const bool uniform = promises(options, Promise::kUniformLengths);
-  setting.problem.device_lengths = setting.problem.device_lengths && !uniform;
+  LONGSPAN_CHECK_OK(check_promises(setting.problem, options));
+  setting.problem.device_lengths = setting.problem.device_lengths && options.promises.empty();
   setting.whole = device.is_cuda() && !setting.problem.device_lengths;
   setting.head_slices = options.head_slices;
   return setting;

@@ -63,7 +63,8 @@ void add_choices(CLI::App& command, Raw& raw) {
                      "by (default: the one that comes with longspan; see bench --calibrate)");
   command.add_option(
       "--promise", raw.arguments.promise,
-      "uniform_lengths: actual lengths are those of the problem, which guards check");
+      "actual lengths are those of the problem, which guards check: uniform_lengths; "
+      "compact_lengths: without gaps; pitched_all_gather: sequences alike (default none)");
   command.add_option("--guards", raw.arguments.guards,
                      "what a broken promise does: report, or trap on GPUs (default report)");
   command.add_option("--deadline", raw.arguments.deadline,

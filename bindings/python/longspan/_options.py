@@ -17,7 +17,8 @@ class Options:
         partition: which rank owns which rows: auto, contiguous, zigzag, striped or balanced.
         head_slices: in how many slices heads are exchanged where they divide.
         require_fp32_partials: decline what would round partial results to 16 bits between ranks.
-        promise: empty, or uniform_lengths: what callers claim about lengths on the device.
+        promise: empty, or what callers claim about lengths on the device: uniform_lengths,
+            compact_lengths or pitched_all_gather.
         guards: report or trap: what a broken promise does.
         routing_table: path of a table of measured times (`longspan bench --calibrate`) that the
             automatic choice of providers goes by; empty: the one that comes with longspan.
