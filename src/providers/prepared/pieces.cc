@@ -10,7 +10,8 @@ rows::Entry rows_of(const PlacedTile& placed, const Tile& rest) {
   return {.q_row = placed.q_row + (rest.q.begin - tile.q.begin) / tile.q.stride,
           .k_row = placed.k_row + (rest.k.begin - tile.k.begin) / tile.k.stride,
           .nq = rest.q.size(),
-          .nk = rest.k.size()};
+          .nk = rest.k.size(),
+          .tokens = {.sequence = tile.sequence}};
 }
 
 /// Queries from nk - hi on see all keys; those before end on the diagonal.
