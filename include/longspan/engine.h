@@ -63,6 +63,14 @@ CacheStatistics statistics(const PlanCache& cache);
 
 inline constexpr int kMostHeadSlices = 64;
 
+/// Whether outputs are filled (0, LSE -inf) before a call computes. Results are the same bits.
+enum class OutputFill {
+  kElide,   // rows that no tile writes alone: schedules are proved to write the others
+  kAlways,  // all rows of O and LSE, of dQ, dK and dV
+};
+std::string_view name(OutputFill fill);                       // "elide", "always"
+Result<OutputFill> parse_output_fill(std::string_view text);  // others are invalid_argument
+
 struct Options {
   DirectionOptions forward;
   DirectionOptions backward;
@@ -71,6 +79,7 @@ struct Options {
   /// computed. At most kMostHeadSlices.
   int head_slices = 1;
   bool require_fp32_partials = false;
+  OutputFill output_fill = OutputFill::kElide;
   std::vector<Promise> promises;  // beyond those that problems make
   GuardPolicy guards = GuardPolicy::kReport;
   std::chrono::milliseconds deadline{60000};  // of each wait for a peer
@@ -180,8 +189,9 @@ struct Counters {
   int64_t bytes_sent_forward = 0;  // last call
   int64_t bytes_sent_backward = 0;
   int64_t attend_launches = 0;  // since creation
-  int64_t fill_steps = 0;       // that wrote 0 or -inf where no tile writes; since creation
-  int64_t selections = 0;       // times that strategies and providers were chosen; since creation
+  /// That wrote 0 or -inf where no tile writes, or as OutputFill::kAlways asks; since creation.
+  int64_t fill_steps = 0;
+  int64_t selections = 0;  // times that strategies and providers were chosen; since creation
 };
 
 /// One rank. Used by one thread at a time.

@@ -39,6 +39,7 @@ struct Arguments {
   int head_slices = 1;
   std::string promise;  // or empty
   std::string guards = "report";
+  std::string output_fill = "elide";
   std::optional<uint64_t> seed;
   int repeat = 1;
   double deadline = 60;  // seconds

@@ -67,6 +67,9 @@ void add_choices(CLI::App& command, Raw& raw) {
       "compact_lengths: without gaps; pitched_all_gather: sequences alike (default none)");
   command.add_option("--guards", raw.arguments.guards,
                      "what a broken promise does: report, or trap on GPUs (default report)");
+  command.add_option("--output-fill", raw.arguments.output_fill,
+                     "always: also fill outputs before they are written, which changes no bit of "
+                     "them (default elide)");
   command.add_option("--deadline", raw.arguments.deadline,
                      "longest wait for another rank, in seconds (default 60)");
   command.add_option("--threads", raw.threads,
@@ -190,6 +193,7 @@ constexpr std::pair<const char*, const char*> kValueNames[] = {
     {"--iterations", "N"},
     {"--promise", "NAME"},
     {"--guards", "NAME"},
+    {"--output-fill", "NAME"},
     {"--plan", "FILE"},
     {"--save-plan", "FILE"},
     {"--prepared", "DIR"},

@@ -49,6 +49,7 @@ Result<Options> make_options(const Arguments& arguments) {
     LONGSPAN_TRY(options.promises.emplace_back(), parse_promise(arguments.promise));
   }
   LONGSPAN_TRY(options.guards, parse_guard_policy(arguments.guards));
+  LONGSPAN_TRY(options.output_fill, parse_output_fill(arguments.output_fill));
   LONGSPAN_TRY(options.rates, make_rates(arguments));
   if (!arguments.routing_table.empty()) {
     LONGSPAN_TRY(RoutingTable table, RoutingTable::load(arguments.routing_table));

@@ -20,6 +20,7 @@ class Options:
         promise: empty, or what callers claim about lengths on the device: uniform_lengths,
             compact_lengths or pitched_all_gather.
         guards: report or trap: what a broken promise does.
+        output_fill: elide, or always: fill outputs before they are written, too.
         routing_table: path of a table of measured times (`longspan bench --calibrate`) that the
             automatic choice of providers goes by; empty: the one that comes with longspan.
         deadline: seconds of each wait for another rank.
@@ -34,6 +35,7 @@ class Options:
     require_fp32_partials: bool = False
     promise: str = ""
     guards: str = "report"
+    output_fill: str = "elide"
     routing_table: str = ""
     deadline: float = 60.0
 
@@ -49,6 +51,7 @@ class Options:
             f"--partition={self.partition}",
             f"--head-slices={self.head_slices}",
             f"--guards={self.guards}",
+            f"--output-fill={self.output_fill}",
             f"--deadline={self.deadline}",
         ]
         for direction in ("forward", "backward"):

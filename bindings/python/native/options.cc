@@ -40,6 +40,10 @@ const std::map<std::string, Setter>& setters() {
        }},
       {"guards",
        [](Options& o, const Any& v) { o.guards = value_or_raise(parse_guard_policy(text_of(v))); }},
+      {"output_fill",
+       [](Options& o, const Any& v) {
+         o.output_fill = value_or_raise(parse_output_fill(text_of(v)));
+       }},
       {"routing_table",
        [](Options& o, const Any& v) {
          if (text_of(v).empty()) return;
