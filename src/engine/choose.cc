@@ -6,8 +6,11 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <span>
 #include <utility>
 
+#include "guard/predicate.h"
+#include "longspan/routing_table.h"
 #include "plan/select.h"
 
 namespace longspan {
@@ -24,9 +27,16 @@ std::vector<int> sample_ranks(int ranks) {
   return sample;
 }
 
-bool promises(const Options& options, Promise promise) {
-  return std::find(options.promises.begin(), options.promises.end(), promise) !=
-         options.promises.end();
+/// What promises say of the layout and of strategies.
+Status check_promises(const Problem& problem, const Options& options) {
+  LONGSPAN_CHECK_OK(guard::check_layout(problem, options.promises));
+  if (!std::ranges::count(options.promises, Promise::kPitchedAllGather)) return {};
+  if (options.forward.strategy == "all_gather") return {};
+  return Error{
+      ErrorCode::kInvalidArgument,
+      fmt::format("promise pitched_all_gather with forward strategy {}: ask for all_gather",
+                  options.forward.strategy),
+      "engine"};
 }
 
 /// Strategies that may run a direction; the others' declines go to the selection.
@@ -184,14 +194,27 @@ Result<std::vector<TileProblem>> tile_problems(const Setting& setting, Direction
   return problems;
 }
 
+int64_t most_rows(std::span<const TileProblem> problems) {
+  int64_t most = 0;
+  for (const TileProblem& p : problems) most = std::max(most, p.capacity_q);
+  return most;
+}
+
 Status choose_provider(const Setting& setting, Direction direction, const Device& device,
                        const Options& options, PlanCache& cache, Selection& selection) {
   const Routing& routing =
       (direction == Direction::kForward ? options.forward : options.backward).routing;
   LONGSPAN_TRY(const std::vector<TileProblem> problems, tile_problems(setting, direction));
   const bool merges = setting.topology.ranks() > 1;
-  ProviderChoice choice = select_provider(cache, providers(), problems, device, routing,
-                                          options.require_fp32_partials && merges);
+  const auto table = routing_table(options);
+  const RoutingCase asked = routing_case(setting.problem, direction, device, most_rows(problems));
+  ProviderChoice choice =
+      select_provider(cache, providers(),
+                      {.problems = problems,
+                       .device = device,
+                       .routing = routing,
+                       .refuse_16bit_partials = options.require_fp32_partials && merges,
+                       .measured = table->find(asked)});
   selection.provider = choice.provider;
   selection.provider_reason = std::move(choice.reason);
   selection.declines.insert(selection.declines.end(), choice.declines.begin(),
@@ -200,6 +223,10 @@ Status choose_provider(const Setting& setting, Direction direction, const Device
 }
 
 }  // namespace
+
+std::shared_ptr<const RoutingTable> routing_table(const Options& options) {
+  return options.routing_table ? options.routing_table : measured_routing_table();
+}
 
 Result<Setting> make_setting(const Problem& problem, const Topology& topology, const Device& device,
                              const Options& options) {
@@ -212,8 +239,8 @@ Result<Setting> make_setting(const Problem& problem, const Topology& topology, c
   LONGSPAN_TRY(const PartitionChoice chosen,
                choose_partition(setting.problem, topology.ranks(), options.partition));
   LONGSPAN_TRY(setting.partition, Partition::make(setting.problem, chosen.kind, topology.ranks()));
-  const bool uniform = promises(options, Promise::kUniformLengths);
-  setting.problem.device_lengths = setting.problem.device_lengths && !uniform;
+  LONGSPAN_CHECK_OK(check_promises(setting.problem, options));
+  setting.problem.device_lengths = setting.problem.device_lengths && options.promises.empty();
   setting.whole = device.is_cuda() && !setting.problem.device_lengths;
   setting.head_slices = std::max(options.head_slices, 1);
   return setting;

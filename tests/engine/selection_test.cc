@@ -4,6 +4,7 @@
 
 #include "engine/agreement.h"
 #include "engine/refusals.h"
+#include "longspan/routing_table.h"
 #include "testkit/groups.h"
 
 namespace longspan::testkit {
@@ -169,6 +170,30 @@ TEST(Routing, Off) {
 TEST(Routing, RequireNeverFallsBack) {
   expect_refused(one_rank(routed("require:cpu/tiled"))->prepare(problem(" fp8=mxfp8")),
                  ErrorCode::kUnsupported, "cpu/tiled declines (fp8)");
+}
+
+TEST(Routing, AutomaticChoicesGoByTheTable) {
+  const auto row = [](Direction direction) {
+    return RoutingRow{.measured = {.device = "cpu",
+                                   .direction = direction,
+                                   .dtype = DType::kF32,
+                                   .dim = 8,
+                                   .dim_v = 8,
+                                   .mask = MaskClass::kCausal,
+                                   .packed = true,
+                                   .length = 64},
+                      .times = {{"cpu/reference", 60}, {"cpu/tiled", 80}}};
+  };
+  Options options;
+  options.routing_table = std::make_shared<RoutingTable>(
+      RoutingTable{.fingerprint = {}, .rows = {row(Direction::kForward)}});
+  const auto call = one_rank(options)->prepare(problem());
+  ASSERT_TRUE(call.ok());
+  const Explanation& explanation = (*call)->explanation();
+  EXPECT_EQ(explanation.forward.provider->name(), "cpu/reference");
+  EXPECT_EQ(explanation.forward.provider_reason, "measured table: cpu/reference 0.75 of cpu/tiled");
+  EXPECT_EQ(explanation.backward.provider->name(), "cpu/tiled");
+  EXPECT_EQ(explanation.backward.provider_reason, "best that offers");
 }
 
 TEST(Selection, AutoNamesWhatItTook) {

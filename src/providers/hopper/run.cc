@@ -6,8 +6,8 @@
 #include <numbers>
 
 #include "providers/hopper/maps.h"
-#include "providers/hopper/pack.h"
 #include "providers/hopper/plan.h"
+#include "providers/rows/views.h"
 #include "providers/rules.h"
 
 namespace longspan::hopper {
@@ -46,7 +46,7 @@ bool any_crosses(const TensorView& view, std::span<const PlacedTile> tiles, bool
 Result<TensorView> readable(const TensorView& view, std::span<const PlacedTile> tiles, bool keys,
                             bool negated, void* scratch, Stream stream) {
   if (!negated && mappable(view) && !any_crosses(view, tiles, keys)) return view;
-  LONGSPAN_CHECK_OK(pack(view, scratch, negated, stream));
+  LONGSPAN_CHECK_OK(rows::pack_view(view, scratch, negated, stream));
   return packed_view(scratch, view.dtype, view.rows(), view.heads, view.dim);
 }
 

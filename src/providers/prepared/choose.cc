@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "providers/cudnn/groups.h"
+#include "providers/rows/entries.h"
 
 namespace longspan::prepared {
 namespace {
@@ -24,7 +24,7 @@ bool suits(const TileProblem& p, const Serves& s) {
 bool suits(const TileProblem& p, const Manifest& m) {
   if (!suits(p, m.serves)) return false;
   if (m.engine == Engine::kFa4) return true;
-  return m.serves.heads_q == p.heads_q && m.serves.heads_kv == cudnn::key_heads(p);
+  return m.serves.heads_q == p.heads_q && m.serves.heads_kv == rows::key_heads(p);
 }
 
 /// Whether a build runs any tile of this shape.
@@ -50,7 +50,7 @@ std::string problem_text(const TileProblem& p) {
   const std::string window = p.features.window ? " window=128,0" : "";
   return fmt::format(
       "dtype={} heads={}/{} dim={} dim_v={} lengths={} kv_lengths={} mask=causal{}{}",
-      name(p.dtype), p.heads_q, cudnn::key_heads(p), p.dim_qk, p.dim_v, p.capacity_q, p.capacity_k,
+      name(p.dtype), p.heads_q, rows::key_heads(p), p.dim_qk, p.dim_v, p.capacity_q, p.capacity_k,
       window, p.features.deterministic ? " deterministic=true" : "");
 }
 
@@ -75,7 +75,7 @@ std::variant<Builds, Decline> opened(const Store& store, Engine engine,
 
 }  // namespace
 
-int64_t group_of(const TileProblem& p) { return p.heads_q / cudnn::key_heads(p); }
+int64_t group_of(const TileProblem& p) { return p.heads_q / rows::key_heads(p); }
 
 const Kernel* Builds::find(const Wish& wish) const {
   const Kernel* any = nullptr;

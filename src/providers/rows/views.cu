@@ -1,10 +1,9 @@
 #include <cuda_runtime_api.h>
 
 #include "cuda/runtime.h"
-#include "providers/hopper/maps.h"
-#include "providers/hopper/pack.h"
+#include "providers/rows/views.h"
 
-namespace longspan::hopper {
+namespace longspan::rows {
 namespace {
 
 constexpr int kThreads = 256;
@@ -20,7 +19,8 @@ struct PackParameters {
   bool wide;         // whether an octet may be read in one access
 };
 
-__global__ void __launch_bounds__(kThreads) pack_kernel(const __grid_constant__ PackParameters p) {
+__global__ void __launch_bounds__(kThreads)
+    pack_view_kernel(const __grid_constant__ PackParameters p) {
   const int64_t index = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (index >= p.octets) return;
   const int64_t unit = index / p.per_row;
@@ -43,13 +43,13 @@ __global__ void __launch_bounds__(kThreads) pack_kernel(const __grid_constant__ 
 
 }  // namespace
 
-Status load_pack() {
+Status load_pack_view() {
   cudaFuncAttributes attributes;
-  return cuda::status(cudaFuncGetAttributes(&attributes, pack_kernel),
-                      "loading the copy of rows for TMA");
+  return cuda::status(cudaFuncGetAttributes(&attributes, pack_view_kernel),
+                      "loading the packing of a view");
 }
 
-Status pack(const TensorView& from, void* to, bool negated, Stream stream) {
+Status pack_view(const TensorView& from, void* to, bool negated, Stream stream) {
   const int64_t per_row = from.dim / kOctet;
   const PackParameters p = {.from = row_view(from),
                             .to = static_cast<uint4*>(to),
@@ -60,8 +60,8 @@ Status pack(const TensorView& from, void* to, bool negated, Stream stream) {
                             .wide = aligned(from, 16)};
   if (p.octets == 0) return {};
   const auto blocks = static_cast<unsigned>((p.octets + kThreads - 1) / kThreads);
-  pack_kernel<<<blocks, kThreads, 0, static_cast<cudaStream_t>(stream.handle)>>>(p);
-  return cuda::status(cudaGetLastError(), "launching the copy of rows for TMA");
+  pack_view_kernel<<<blocks, kThreads, 0, static_cast<cudaStream_t>(stream.handle)>>>(p);
+  return cuda::status(cudaGetLastError(), "launching the packing of a view");
 }
 
-}  // namespace longspan::hopper
+}  // namespace longspan::rows
