@@ -117,14 +117,14 @@ struct Pair {
   }
 };
 
-/// In how many slices the pair exchanges heads in the least modelled time. Where it exchanges none,
-/// all cost the same, and it stays at one.
+/// In how many slices the pair exchanges heads. More of them, which cost the host time, must be worth
+/// a hundredth of the modelled time.
 Status choose_head_slices(Setting& setting, Pair& best, Pricing& pricing) {
   for (const int slices : {2, 4}) {
     Pair pair = best;
     const int before = std::exchange(setting.head_slices, slices);
     LONGSPAN_CHECK_OK(pair.price(pricing));
-    if (pair.seconds() < best.seconds()) {
+    if (pair.seconds() < 0.99 * best.seconds()) {
       best = pair;
     } else {
       setting.head_slices = before;
