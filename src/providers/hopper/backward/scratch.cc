@@ -1,0 +1,62 @@
+#include "providers/hopper/backward/scratch.h"
+
+#include <algorithm>
+
+#include "providers/hopper/backward/chunks.h"
+#include "providers/hopper/backward/layout.h"
+
+namespace longspan::hopper {
+namespace {
+
+/// Parts of the workspace one after the other, aligned to blocks of scratch.
+class Layout {
+ public:
+  size_t take(int64_t bytes) {
+    const size_t place = end_;
+    constexpr size_t kAlignment = 1024;
+    end_ = (end_ + static_cast<size_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment;
+    return place;
+  }
+  size_t end() const { return end_; }
+
+ private:
+  size_t end_ = 0;
+};
+
+int64_t units_up(int64_t rows, int64_t unit) { return std::max<int64_t>((rows + unit - 1) / unit, 1); }
+
+}  // namespace
+
+int64_t gradient_columns(int64_t dim_qk, int64_t dim_v) {
+  const int64_t wider = std::max(dim_qk, dim_v);
+  return wider <= 192 || (wider > 256 && wider <= 384) ? 192 : 256;
+}
+
+BackwardScratch backward_scratch(const TileProblem& p) {
+  // NOTE: as doubles, since the product of capacities may exceed 64 bits.
+  const double of_head = static_cast<double>(units_up(p.capacity_q, kUnitQueries)) *
+                         static_cast<double>(units_up(p.capacity_k, kUnitKeys));
+  constexpr int64_t kMostUnits = kScoreBytes / (2 * kUnitBytes);
+  BackwardScratch s;
+  const double all = of_head * static_cast<double>(p.heads_q);
+  s.units = all < kMostUnits ? static_cast<int64_t>(all) : kMostUnits;
+  const int64_t group = group_heads(p);
+  const bool several =
+      p.features.whole && of_head * static_cast<double>(group) > static_cast<double>(s.units);
+  Layout layout;
+  s.counter = layout.take(sizeof(uint32_t));
+  s.delta = layout.take(p.capacity_q * p.heads_q * 4);
+  s.q = layout.take(p.capacity_q * p.heads_q * p.dim_qk * 2);
+  s.k = layout.take(p.capacity_k * p.heads_kv * p.dim_qk * 2);
+  s.v = layout.take(p.capacity_k * p.heads_kv * p.dim_v * 2);
+  s.dout = layout.take(p.capacity_q * p.heads_q * p.dim_v * 2);
+  s.sums_q = layout.take(several ? grid_of(s.units, group).lines * kUnitQueries * p.dim_qk * 4 : 0);
+  s.sums_k = layout.take(several ? p.capacity_k * p.dim_qk * 4 : 0);
+  s.sums_v = layout.take(several ? p.capacity_k * p.dim_v * 4 : 0);
+  s.p = layout.take(s.units * kUnitBytes);
+  s.ds = layout.take(s.units * kUnitBytes);
+  s.end = layout.end();
+  return s;
+}
+
+}  // namespace longspan::hopper
