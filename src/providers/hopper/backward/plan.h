@@ -33,11 +33,11 @@ struct StagedBackward final : public Staged {
 
 class BackwardPlan final : public Plan {
  public:
-  BackwardPlan(const TileProblem& problem, const Device& device)
+  BackwardPlan(const TileProblem& problem, const Device& device, int64_t score_bytes = kScoreBytes)
       : problem_(problem),
         ordinal_(device.ordinal),
         multiprocessors_(device.multiprocessors),
-        scratch_(backward_scratch(problem)),
+        scratch_(backward_scratch(problem, score_bytes)),
         columns_(gradient_columns(problem.dim_qk, problem.dim_v)) {}
 
   size_t workspace_bytes() const override { return scratch_.end; }
@@ -48,7 +48,7 @@ class BackwardPlan final : public Plan {
  private:
   struct Launch;
 
-  Result<Launch> launch_of(const BackwardTiles& tiles, std::byte* workspace) const;
+  Status set_call(const BackwardTiles& tiles, std::byte* workspace, Launch& launch) const;
   Status map_operands(const BackwardTiles& tiles, std::byte* workspace, Launch& launch) const;
   void set_rows(const BackwardTiles& tiles, std::byte* workspace, Launch& launch) const;
   void set_chunk(const StagedBackward& staged, const StagedChunk& chunk, Launch& launch) const;

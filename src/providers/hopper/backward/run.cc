@@ -114,9 +114,7 @@ void BackwardPlan::set_rows(const BackwardTiles& t, std::byte* workspace, Launch
   rows[static_cast<int>(Gradient::kDv)] = rows_of(t.dv, scratch_.sums_v, 1);
 }
 
-Result<BackwardPlan::Launch> BackwardPlan::launch_of(const BackwardTiles& t,
-                                                     std::byte* workspace) const {
-  Launch launch;
+Status BackwardPlan::set_call(const BackwardTiles& t, std::byte* workspace, Launch& launch) const {
   LONGSPAN_CHECK_OK(map_operands(t, workspace, launch));
   set_rows(t, workspace, launch);
   TensorView delta = t.delta;
@@ -136,7 +134,7 @@ Result<BackwardPlan::Launch> BackwardPlan::launch_of(const BackwardTiles& t,
   s.chunk.group = static_cast<int32_t>(problem_.group);
   s.chunk.group_offset = static_cast<int32_t>(problem_.group_offset);
   launch.gradients.counter = reinterpret_cast<uint32_t*>(workspace + scratch_.counter);
-  return launch;
+  return {};
 }
 
 void BackwardPlan::set_chunk(const StagedBackward& staged, const StagedChunk& chunk,
@@ -191,7 +189,8 @@ Status BackwardPlan::backward(const BackwardTiles& t, Workspace workspace) const
   if (staged->chunks.empty()) return {};
   const cuda::DeviceScope scope(ordinal_);
   auto* const scratch = static_cast<std::byte*>(workspace.data);
-  LONGSPAN_TRY(Launch launch, launch_of(t, scratch));
+  Launch launch;
+  LONGSPAN_CHECK_OK(set_call(t, scratch, launch));
   LONGSPAN_CHECK_OK(
       cuda::fill_on_device(launch.gradients.counter, 0, sizeof(uint32_t), t.stream));
   for (const StagedChunk& chunk : staged->chunks) {

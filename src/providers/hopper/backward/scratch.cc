@@ -32,14 +32,14 @@ int64_t gradient_columns(int64_t dim_qk, int64_t dim_v) {
   return wider <= 192 || (wider > 256 && wider <= 384) ? 192 : 256;
 }
 
-BackwardScratch backward_scratch(const TileProblem& p) {
+BackwardScratch backward_scratch(const TileProblem& p, int64_t score_bytes) {
   // NOTE: as doubles, since the product of capacities may exceed 64 bits.
   const double of_head = static_cast<double>(units_up(p.capacity_q, kUnitQueries)) *
                          static_cast<double>(units_up(p.capacity_k, kUnitKeys));
-  constexpr int64_t kMostUnits = kScoreBytes / (2 * kUnitBytes);
+  const int64_t most = std::max<int64_t>(score_bytes / (2 * kUnitBytes), 1);
   BackwardScratch s;
   const double all = of_head * static_cast<double>(p.heads_q);
-  s.units = all < kMostUnits ? static_cast<int64_t>(all) : kMostUnits;
+  s.units = all < static_cast<double>(most) ? static_cast<int64_t>(all) : most;
   const int64_t group = group_heads(p);
   const bool several =
       p.features.whole && of_head * static_cast<double>(group) > static_cast<double>(s.units);

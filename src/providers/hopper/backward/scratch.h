@@ -8,7 +8,7 @@
 
 namespace longspan::hopper {
 
-/// Bytes of P and dS that a call has, unless its tiles need less: 512 MiB, whatever the lengths.
+/// Bytes of P and dS in a workspace, unless its problem needs less: 512 MiB, whatever the lengths.
 inline constexpr int64_t kScoreBytes = int64_t{512} << 20;
 
 /// Columns of a gradient that a block of threads computes: 192 or 256, of the wider dim's one or
@@ -26,6 +26,7 @@ struct BackwardScratch {
   int64_t units = 0;  // of scores that p and ds hold
 };
 
-BackwardScratch backward_scratch(const TileProblem& problem);
+/// `score_bytes`: of P and dS together, at most; those of a unit at least.
+BackwardScratch backward_scratch(const TileProblem& problem, int64_t score_bytes = kScoreBytes);
 
 }  // namespace longspan::hopper
