@@ -80,10 +80,9 @@ void repeat_and_replay(int64_t dim, DType dtype, bool whole, int64_t units) {
   const auto stream = cuda::OwnedStream::make();
   ASSERT_TRUE(stream.ok());
   BackwardCall call(call_of(c, in, exact, results, whole), results, whole ? NAN : 0.5);
-  const Status prepared =
-      call.prepare(std::make_unique<hopper::BackwardPlan>(c.problem, device,
-                                                          units * 2 * hopper::kUnitBytes),
-                   stream->get());
+  const Status prepared = call.prepare(
+      std::make_unique<hopper::BackwardPlan>(c.problem, device, units * 2 * hopper::kUnitBytes),
+      stream->get());
   ASSERT_TRUE(prepared.ok()) << prepared.error().text();
   const auto direct = [&] {
     const Status status = call.enqueue();

@@ -59,8 +59,8 @@ void expect_gradient(const std::string& name, const Case& c, const Tensor& value
     }
   }
   EXPECT_EQ(changed, 0) << name << (whole ? ", whole: " : ": ") << c.text();
-  EXPECT_LT(relative_rms(values, expected), bar) << name << (whole ? ", whole: " : ": ")
-                                                 << c.text();
+  EXPECT_LT(relative_rms(values, expected), bar)
+      << name << (whole ? ", whole: " : ": ") << c.text();
 }
 
 void expect_gradients(const Case& c, const Gradients& value, const Gradients& exact,

@@ -17,8 +17,8 @@ struct ExactBackward {
 };
 ExactBackward exact_backward(const Case& c, const Inputs& in);
 
-/// What a check varies: bytes of P and dS, or those of the provider; whether delta is left out, which
-/// whole results may do.
+/// What a check varies: bytes of P and dS, or those of the provider; whether delta is left out,
+/// which whole results may do.
 struct BackwardWay {
   std::optional<int64_t> score_bytes;
   bool from_o = false;
@@ -30,8 +30,8 @@ struct BackwardWay {
 void check_added(const Case& c, const Inputs& in, const ExactBackward& exact,
                  const BackwardWay& way = {});
 
-/// Whole gradients over NaN: fails as above, where a row that sees nothing is not 0, and where a row
-/// of no tile was written.
+/// Whole gradients over NaN: fails as above, where a row that sees nothing is not 0, and where a
+/// row of no tile was written.
 void check_whole_gradients(const Case& c, const Inputs& in, const ExactBackward& exact,
                            const BackwardWay& way = {});
 

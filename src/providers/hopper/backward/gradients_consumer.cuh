@@ -12,8 +12,8 @@ class GradientConsumer {
  public:
   using T = typename C::Element;
 
-  __device__ __forceinline__ GradientConsumer(const GradientParameters& p,
-                                              const GradientShared& sm, int group)
+  __device__ __forceinline__ GradientConsumer(const GradientParameters& p, const GradientShared& sm,
+                                              int group)
       : p_(p), sm_(sm), group_(group) {
     row_ = group * 64 + (threadIdx.x & 127) / 32 * 16 + (threadIdx.x & 31) / 4;
   }

@@ -50,9 +50,8 @@ template <class T, int HALF, int R>
 __device__ __forceinline__ void store_result(const GradientRows& g, const float (&d)[R],
                                              const GradientPlace& at) {
   const int lane = threadIdx.x & 31;
-  uint16_t* const out = at.exists[HALF]
-                            ? g.result.at<uint16_t>(at.row + 8 * HALF, at.head) + at.column
-                            : nullptr;
+  uint16_t* const out =
+      at.exists[HALF] ? g.result.at<uint16_t>(at.row + 8 * HALF, at.head) + at.column : nullptr;
 #pragma unroll
   for (int i = 0; i < R / 16; ++i) {
     uint32_t word[4];  // of four times eight columns; thread l of a quad gets the l-th eight
@@ -78,7 +77,8 @@ __device__ __forceinline__ void write_row(const GradientRows& g, float (&d)[R],
     add_sums<WIDE, HALF>(g, d, sums, columns);
   } else {
 #pragma unroll
-    for (int i = 0; i < R / 4; ++i) d[4 * i + 2 * HALF] *= g.scale, d[4 * i + 2 * HALF + 1] *= g.scale;
+    for (int i = 0; i < R / 4; ++i)
+      d[4 * i + 2 * HALF] *= g.scale, d[4 * i + 2 * HALF + 1] *= g.scale;
   }
   if (ends) {
     store_result<T, HALF>(g, d, at);

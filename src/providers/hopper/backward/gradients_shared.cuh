@@ -26,11 +26,11 @@ struct GradientConfig {
 
 /// Rows of a gradient, as the producer announces them.
 struct GradientTile {
-  int32_t steps;   // negative: there are no more tiles
+  int32_t steps;  // negative: there are no more tiles
   int32_t gradient;
-  int32_t row;     // of the view
-  int32_t rows;    // from it to the region's last, maybe more than the tile has
-  int32_t head;    // of the view
+  int32_t row;   // of the view
+  int32_t rows;  // from it to the region's last, maybe more than the tile has
+  int32_t head;  // of the view
   int32_t column;
   int32_t adds, ends;
 };

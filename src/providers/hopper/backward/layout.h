@@ -47,13 +47,13 @@ inline constexpr int kGradients = 3;
 struct alignas(16) GradientItem {
   int32_t region = 0;
   Gradient gradient = Gradient::kDq;
-  int32_t tile = 0;             // rows from 128 `tile` of the region on
-  int32_t part = 0;             // of the columns
-  int32_t first = 0, last = 0;  // blocks of 64 rows of the other side that are summed
-  int32_t head = 0;             // query head of dQ, key head of dK and dV
+  int32_t tile = 0;                       // rows from 128 `tile` of the region on
+  int32_t part = 0;                       // of the columns
+  int32_t first = 0, last = 0;            // blocks of 64 rows of the other side that are summed
+  int32_t head = 0;                       // query head of dQ, key head of dK and dV
   int32_t first_head = 0, last_head = 0;  // query heads that are summed
-  bool adds = false;  // to the FP32 rows that are there
-  bool ends = false;  // in the type of the operands; else the sum stays FP32
+  bool adds = false;                      // to the FP32 rows that are there
+  bool ends = false;                      // in the type of the operands; else the sum stays FP32
   bool operator==(const GradientItem&) const = default;
 };
 

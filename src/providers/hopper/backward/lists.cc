@@ -55,8 +55,8 @@ class ListMaker {
     constexpr int64_t kLinesTogether = 4;
     std::vector<Range> seen;  // units of each line
     for (int64_t q = part.q.first; q < part.q.last; q += kUnitQueries) {
-      const Range keys =
-          inside(seen_keys(part.tile, {q, std::min<int64_t>(q + kUnitQueries, part.q.last)}), part.k);
+      const Range keys = inside(
+          seen_keys(part.tile, {q, std::min<int64_t>(q + kUnitQueries, part.q.last)}), part.k);
       const bool sees = keys.first < keys.last;
       seen.push_back(sees ? Range{keys.first / kUnitKeys, (keys.last - 1) / kUnitKeys + 1}
                           : Range{});

@@ -22,8 +22,8 @@ struct Lists {
 /// Steps of 64 rows that an item sums.
 int64_t steps_of(const GradientItem& item);
 
-/// `columns`: those of a gradient that a block of threads computes. Whole results are written by the
-/// item that adds the last product to a row; the others leave FP32 sums, as merged results do.
+/// `columns`: those of a gradient that a block of threads computes. Whole results are written by
+/// the item that adds the last product to a row; the others leave FP32 sums, as merged results do.
 Lists make_lists(const TileProblem& problem, const Parts& parts, const Chunk& chunk,
                  int64_t columns);
 

@@ -46,7 +46,9 @@ float scale_log2_of(double scale) {
 }
 
 /// Steps of 64 columns; the kernel needs two at least, and reads zeros behind the last column.
-int32_t steps_of(int64_t dim) { return static_cast<int32_t>(std::max<int64_t>((dim + 63) / 64, 2)); }
+int32_t steps_of(int64_t dim) {
+  return static_cast<int32_t>(std::max<int64_t>((dim + 63) / 64, 2));
+}
 
 template <class T>
 const T* list_at(const cuda::Memory& lists, size_t first) {
@@ -97,9 +99,9 @@ void BackwardPlan::set_rows(const BackwardTiles& t, std::byte* workspace, Launch
     const bool whole = problem_.features.whole;
     GradientRows rows{.scale = static_cast<float>(scale)};
     // NOTE: dQ's are laid out anew by each chunk.
-    const TensorView sums = whole ? packed_view(workspace + place, DType::kF32,
-                                                problem_.capacity_k, 1, view.dim)
-                                  : view;
+    const TensorView sums =
+        whole ? packed_view(workspace + place, DType::kF32, problem_.capacity_k, 1, view.dim)
+              : view;
     rows.sums = row_view(sums);
     rows.wide_sums = aligned(sums, 8);
     if (!whole) return rows;
@@ -168,8 +170,8 @@ Status BackwardPlan::run(const StagedBackward& staged, const StagedChunk& chunk,
   set_chunk(staged, chunk, launch);
   if (launch.scores.units > 0) {
     LONGSPAN_CHECK_OK(launch_kernel(score_kernel(problem_.dtype),
-                                    std::min(multiprocessors_, launch.scores.units),
-                                    &launch.scores, stream));
+                                    std::min(multiprocessors_, launch.scores.units), &launch.scores,
+                                    stream));
   }
   if (launch.gradients.units == 0) return {};
   return launch_kernel(gradient_kernel(columns_, problem_.dtype),
@@ -191,8 +193,7 @@ Status BackwardPlan::backward(const BackwardTiles& t, Workspace workspace) const
   auto* const scratch = static_cast<std::byte*>(workspace.data);
   Launch launch;
   LONGSPAN_CHECK_OK(set_call(t, scratch, launch));
-  LONGSPAN_CHECK_OK(
-      cuda::fill_on_device(launch.gradients.counter, 0, sizeof(uint32_t), t.stream));
+  LONGSPAN_CHECK_OK(cuda::fill_on_device(launch.gradients.counter, 0, sizeof(uint32_t), t.stream));
   for (const StagedChunk& chunk : staged->chunks) {
     LONGSPAN_CHECK_OK(run(*staged, chunk, launch, t.stream));
   }

@@ -221,11 +221,11 @@ class ScoreConsumer {
   const ScoreParameters& p_;
   const ScoreShared& sm_;
   int group_;
-  float left_[64], right_[64];  // accumulators
-  uint32_t packed_[64];         // a half in 32 each
-  Rows rows_ = {0, 0};          // LSE in units of log2, or delta
-  int row_;                     // this thread's upper row in a unit
-  int number_ = -1, step_ = 0;  // this unit, and step
+  float left_[64], right_[64];      // accumulators
+  uint32_t packed_[64];             // a half in 32 each
+  Rows rows_ = {0, 0};              // LSE in units of log2, or delta
+  int row_;                         // this thread's upper row in a unit
+  int number_ = -1, step_ = 0;      // this unit, and step
   int block_ = 0, last_block_ = 0;  // of scratch, of this unit and the one before
   bool hides_[2] = {false, false};  // whether the half has pairs that are hidden
 };

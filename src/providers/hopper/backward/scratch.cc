@@ -23,7 +23,9 @@ class Layout {
   size_t end_ = 0;
 };
 
-int64_t units_up(int64_t rows, int64_t unit) { return std::max<int64_t>((rows + unit - 1) / unit, 1); }
+int64_t units_up(int64_t rows, int64_t unit) {
+  return std::max<int64_t>((rows + unit - 1) / unit, 1);
+}
 
 }  // namespace
 

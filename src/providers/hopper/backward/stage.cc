@@ -25,8 +25,8 @@ Status load(const BackwardKernel& kernel) {
 using ListKey = std::pair<size_t, std::vector<int64_t>>;
 
 ListKey key_of(const TileProblem& problem, const Chunk& chunk) {
-  ListKey key{chunk.parts, {chunk.heads.last - chunk.heads.first, chunk.first_heads,
-                            chunk.last_heads}};
+  ListKey key{chunk.parts,
+              {chunk.heads.last - chunk.heads.first, chunk.first_heads, chunk.last_heads}};
   for (int64_t head = chunk.key_heads.first; head < chunk.key_heads.last; ++head) {
     const Range heads = query_heads(problem, head);
     key.second.push_back(std::max(heads.first, chunk.heads.first) - chunk.heads.first);

@@ -16,7 +16,8 @@ struct Mapped {
   CUtensorMap map;
   int32_t rows = 1;   // of a batch entry
   int32_t boxes = 1;  // that a tile is made of: one, or one of every 64 columns
-  bool in_blocks = true;  // whether columns are counted in blocks of 64
+  /// Whether columns are counted in blocks of 64.
+  bool in_blocks = true;
 };
 
 /// A tensor that threads read and write. Row r is row r % seq of batch entry r / seq; strides count

@@ -57,7 +57,8 @@ __device__ __forceinline__ float quad_sum(float x) {
 }
 __device__ __forceinline__ Rows quad_sum(Rows x) { return {quad_sum(x.upper), quad_sum(x.lower)}; }
 
-// Hide columns: they become `hidden`. Bounds are relative to this thread's first column, 2 (lane % 4).
+// Hide columns: they become `hidden`. Bounds are relative to this thread's first column, 2 (lane %
+// 4).
 template <int R>
 __device__ __forceinline__ void hide_behind(float (&s)[R], int last_upper, int last_lower,
                                             float hidden = -kInfinity) {
