@@ -18,10 +18,14 @@ bool any_crosses(const TensorView& view, std::span<const PlacedTile> tiles, bool
 
 }  // namespace
 
+bool in_place(const TensorView& view, std::span<const PlacedTile> tiles, bool keys) {
+  return mappable(view) && !any_crosses(view, tiles, keys);
+}
+
 Result<TensorView> readable(const TensorView& view, std::span<const PlacedTile> tiles, bool keys,
                             bool negated, void* scratch, Stream stream) {
-  if (!negated && mappable(view) && !any_crosses(view, tiles, keys)) return view;
-  LONGSPAN_CHECK_OK(pack(view, scratch, negated, stream));
+  if (!negated && in_place(view, tiles, keys)) return view;
+  LONGSPAN_CHECK_OK(pack(view, {0, view.rows()}, scratch, negated, stream));
   return packed_view(scratch, view.dtype, view.rows(), view.heads, view.dim);
 }
 

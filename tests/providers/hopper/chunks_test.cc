@@ -128,11 +128,30 @@ TEST(HopperChunks, LongTiles) {
   EXPECT_LE(cut_into_chunks(p, window, scratch.units).parts.size(), 3u);
 }
 
+/// What a key head's chunk reads is bounded, however long and narrow the band.
+TEST(HopperChunks, RowsThatAreRead) {
+  constexpr int64_t kRows = 1 << 20;
+  const TileProblem p = problem_of(kRows, kRows, 16, 2, true);
+  std::vector<PlacedTile> pack;
+  for (int64_t row = 0; row < kRows; row += 128)
+    pack.push_back(placed(row, 128, row, 128, kCausal));
+  const std::vector<PlacedTile> window = {placed(0, kRows, 0, kRows, {-10, 0})};
+  for (const std::vector<PlacedTile>& tiles : {pack, window}) {
+    for (const Parts& parts : cut_into_chunks(p, tiles, 4096).parts) {
+      ReadRows reads;
+      for (const Part& part : parts) reads = joined(reads, read_rows(part));
+      EXPECT_GT(reads.k.last, reads.k.first);
+      EXPECT_LE((reads.q.last - reads.q.first) * 2 + reads.k.last - reads.k.first, kMostRowHeads);
+    }
+  }
+}
+
 TEST(HopperChunks, ScratchIsConstant) {
   const TileProblem p = problem_of(1 << 20, 1 << 20, 16, 2, false);
   const BackwardScratch merged = backward_scratch(p);
   EXPECT_EQ(merged.ds - merged.p, static_cast<size_t>(kScoreBytes / 2));
   EXPECT_EQ(merged.p, merged.sums_q);  // sums are the caller's
+  EXPECT_EQ(merged.sums_q - merged.rows, static_cast<size_t>(kMostRowHeads * (256 + 192) * 2));
   EXPECT_EQ(backward_scratch(problem_of(128, 256, 2, 1, true)).units, 2);
   EXPECT_EQ(backward_scratch(problem_of(8192, 8192, 2, 1, true), 1).units, 1);
 }

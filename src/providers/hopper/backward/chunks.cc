@@ -60,16 +60,20 @@ class Cutter {
     if (part.q.last == 0 && part.k.last == 0) return;
     const int64_t units = units_of(part);
     if (units == 0 && !problem_.features.whole) return;
-    if (units * group_ > units_) {
+    const ReadRows reads = read_rows(part);
+    if (units * group_ > units_ || row_heads(reads) > kMostRowHeads) {
       close();
       cut(part);
       return;
     }
     const Range q = rows(tile.q_row, part.q), k = rows(tile.k_row, part.k);
-    if (q_.meets(q) || k_.meets(k) || (open_units_ + units) * group_ > units_) close();
+    const bool fits = (open_units_ + units) * group_ <= units_ &&
+                      row_heads(joined(open_reads_, reads)) <= kMostRowHeads;
+    if (q_.meets(q) || k_.meets(k) || !fits) close();
     q_.add(q);
     k_.add(k);
     open_units_ += units;
+    open_reads_ = joined(open_reads_, reads);
     open_.push_back(part);
   }
 
@@ -80,6 +84,10 @@ class Cutter {
 
  private:
   static Range rows(int64_t first, Range part) { return {first, first + part.last}; }
+
+  int64_t row_heads(const ReadRows& rows) const {
+    return (rows.q.last - rows.q.first) * group_ + rows.k.last - rows.k.first;
+  }
 
   /// Query heads of key heads [first, last).
   Range heads_of(Range key_heads) const {
@@ -100,6 +108,7 @@ class Cutter {
     }
     cut_.parts.push_back(std::exchange(open_, {}));
     open_units_ = 0;
+    open_reads_ = {};
     q_ = k_ = RowSet();
   }
 
@@ -163,7 +172,9 @@ class Cutter {
     int64_t first = 0, units = 0;
     for (int64_t q = 0; q < part.q.last; q += kUnitQueries) {
       const int64_t more = units_of({part.tile, line_at(part, q), part.k});
-      if ((units + more) * grid_.heads > units_) {
+      const ReadRows reads = read_rows({part.tile, {first, line_at(part, q).last}, part.k});
+      const bool fits = (units + more) * grid_.heads <= units_ && row_heads(reads) <= kMostRowHeads;
+      if (!fits && q > first) {
         ranges.push_back({first, q});
         first = q;
         units = 0;
@@ -180,6 +191,7 @@ class Cutter {
   Grid grid_;
   Parts open_;
   int64_t open_units_ = 0;
+  ReadRows open_reads_;
   RowSet q_, k_;
   Cut cut_;
 };
@@ -215,6 +227,23 @@ int64_t units_of(const Part& part) {
     if (first < last) units += (last - 1) / kUnitKeys - first / kUnitKeys + 1;
   }
   return units;
+}
+
+ReadRows read_rows(const Part& part) {
+  const Range seen = seen_keys(part.tile, part.q);
+  const Range keys{std::max(seen.first, part.k.first), std::min(seen.last, part.k.last)};
+  if (keys.first >= keys.last) return {};
+  const int64_t q = part.tile.q_row, k = part.tile.k_row;
+  return {.q = {q + part.q.first, q + part.q.last}, .k = {k + keys.first, k + keys.last}};
+}
+
+ReadRows joined(const ReadRows& a, const ReadRows& b) {
+  const auto both = [](const Range& x, const Range& y) {
+    if (x.first == x.last) return y;
+    if (y.first == y.last) return x;
+    return Range{std::min(x.first, y.first), std::max(x.last, y.last)};
+  };
+  return {both(a.q, b.q), both(a.k, b.k)};
 }
 
 Grid grid_of(int64_t units, int64_t group) {

@@ -46,6 +46,18 @@ Range seeing_queries(const PlacedTile& tile, Range k);
 /// Units of 128 queries x 256 keys, of one head, that see something.
 int64_t units_of(const Part& part);
 
+/// Rows of the views that the sums of a part read; empty where nothing is seen.
+struct ReadRows {
+  Range q, k;
+};
+ReadRows read_rows(const Part& part);
+/// The smallest ranges that hold both.
+ReadRows joined(const ReadRows& a, const ReadRows& b);
+
+/// The most that a chunk reads of a key head: rows of keys, and rows of queries of all its query
+/// heads.
+inline constexpr int64_t kMostRowHeads = 96 << 10;
+
 /// What chunks look like that a scratch of `units` holds.
 struct Grid {
   int64_t columns = 1;  // units in the direction of keys

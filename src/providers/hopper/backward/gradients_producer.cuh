@@ -2,8 +2,7 @@
 #pragma once
 
 #include "providers/hopper/backward/gradients_shared.cuh"
-#include "providers/hopper/backward/parameters.h"
-#include "providers/hopper/forward/tiles.cuh"
+#include "providers/hopper/backward/operands.cuh"
 
 namespace longspan::hopper {
 
@@ -17,9 +16,14 @@ class GradientProducer {
     int unit = blockIdx.x;
     for (; unit < p_.units; unit = gridDim.x + atomicInc(p_.counter, p_.units - 1)) {
       const GradientItem& item = p_.items[unit];
+      if (p_.only_key_head >= 0 && key_head_of(item) != p_.only_key_head) continue;
       const Region region = p_.chunk.regions[item.region];
       announce(item, region);
-      load(item, region);
+      if (item.gradient == Gradient::kDq) {
+        load<true>(item, region);
+      } else {
+        load<false>(item, region);
+      }
     }
     const int slot = take_slot();
     sm_.tiles[slot].steps = -1;
@@ -52,49 +56,62 @@ class GradientProducer {
     mbarrier_arrive(sm_.tile_full + slot * 8);
   }
 
+  __device__ __forceinline__ int key_head_of(const GradientItem& item) const {
+    if (item.gradient != Gradient::kDq) return item.head;
+    return p_.chunk.key_head(p_.chunk.first_head + item.head) - p_.chunk.first_key_head;
+  }
+
   /// dQ sums over keys: dS K; dK and dV over the queries of several heads: dS^T Q and P^T dO.
+  template <bool QUERIES>
   __device__ __forceinline__ void load(const GradientItem& item, const Region& region) {
-    const bool queries = item.gradient == Gradient::kDq;
-    const Mapped& operand = p_.operands[static_cast<int>(item.gradient)];
+    const Operand& operand = p_.operands[static_cast<int>(item.gradient)];
     const char* const scores = item.gradient == Gradient::kDv ? p_.chunk.p : p_.chunk.ds;
-    const int first_row = queries ? region.k_row : region.q_row;
-    const int rows = queries ? region.keys : region.queries;
+    const int first = item.first, last = item.last, rows = QUERIES ? region.keys : region.queries;
 #pragma unroll 1
     for (int head = item.first_head; head < item.last_head; ++head) {
       const int query_head = p_.chunk.first_head + head;
-      const int other = queries ? p_.chunk.key_head(query_head) : query_head;
-      const Coordinates begin = coordinates_of(operand, first_row, other);
-      const int head_block = head * p_.chunk.head_blocks;
+      Coordinates c = coordinates_of(operand, QUERIES ? region.k_row : region.q_row,
+                                     QUERIES ? p_.chunk.key_head(query_head) : query_head);
+      c.row += first * 64;
+      const char* const of_head = block(scores, head * p_.chunk.head_blocks);
 #pragma unroll 1
-      for (int i = item.first; i < item.last; ++i) {
-        const int s = step_ & (C::kStages - 1);
-        const uint32_t stage = sm_.stages + s * C::kStageBytes;
-        mbarrier_wait(sm_.empty + s * 8, (step_ / C::kStages & 1) ^ 1);
-        Coordinates c = begin;
-        c.row += i * 64;
-        // Behind the tensor's last row TMA writes zeros.
-        const int valid = rows - i * 64;
-        const bool surplus = valid < 64 && c.row + valid < operand.rows;
-        if (surplus) next_surplus({s, valid});
-        const uint32_t bar = surplus ? sm_.surplus_full : sm_.full + s * 8;
-        mbarrier_expect_bytes(bar, C::kStageBytes);
-        if (queries) {
-          const Line line = p_.chunk.lines[region.line + item.tile];
-          const char* const from = block(scores, head_block + line.first + i);
-          bulk_load(stage, from, bar, kBlockBytes);
-          bulk_load(stage + kBlockBytes, from + int64_t{line.pitch} * kBlockBytes, bar,
-                    kBlockBytes);
-        } else {
-          const Line line = p_.chunk.lines[region.line + i / 2];
-          const int at = head_block + line.first + (i & 1) * line.pitch + item.tile * 2;
-          bulk_load(stage, block(scores, at), bar, 2 * kBlockBytes);
-        }
-        load_rows(stage + C::kScoreBytes, operand, bar, kBlockBytes, c,
+      for (int i = first; i < last; ++i, c.row += 64, ++step_) {
+        const uint32_t stage = sm_.stages + (step_ & (C::kStages - 1)) * C::kStageBytes;
+        const uint32_t bar = take_stage(rows - i * 64, operand.tensor.rows - c.row);
+        load_scores<QUERIES>(stage, bar, of_head, region.line, item.tile, i);
+        load_rows(stage + C::kScoreBytes, operand.tensor, bar, kBlockBytes, c,
                   item.part * C::kColumnBlocks);
-        ++step_;
       }
     }
   }
+
+  /// Waits for the next stage, and says which barrier counts its bytes: `valid` rows of a box are
+  /// the region's, `left` are the tensor's, behind whose last row TMA writes zeros.
+  __device__ __forceinline__ uint32_t take_stage(int valid, int left) {
+    const int s = step_ & (C::kStages - 1);
+    mbarrier_wait(sm_.empty + s * 8, (step_ / C::kStages & 1) ^ 1);
+    const bool surplus = valid < 64 && valid < left;
+    if (surplus) next_surplus({s, valid});
+    const uint32_t bar = surplus ? sm_.surplus_full : sm_.full + s * 8;
+    mbarrier_expect_bytes(bar, C::kStageBytes);
+    return bar;
+  }
+
+  /// Two blocks of P or dS: of 128 queries and keys block `i`, or of queries block `i` and 128
+  /// keys.
+  template <bool QUERIES>
+  __device__ __forceinline__ void load_scores(uint32_t stage, uint32_t bar, const char* of_head,
+                                              int first_line, int tile, int i) const {
+    const Line line = p_.chunk.lines[first_line + (QUERIES ? tile : i / 2)];
+    if (!QUERIES) {
+      bulk_load(stage, block(of_head, line.first + (i & 1) * line.pitch + tile * 2), bar,
+                2 * kBlockBytes);
+      return;
+    }
+    bulk_load(stage, block(of_head, line.first + i), bar, kBlockBytes);
+    bulk_load(stage + kBlockBytes, block(of_head, line.first + line.pitch + i), bar, kBlockBytes);
+  }
+
   static __device__ __forceinline__ const char* block(const char* scores, int number) {
     return scores + static_cast<int64_t>(number) * kBlockBytes;
   }

@@ -25,9 +25,16 @@ struct ChunkParameters {
   }
 };
 
+/// Rows that TMA reads.
+struct Operand {
+  Mapped tensor;
+  int32_t first_row = 0;  // of the views, which the tensor's first row, and first head, stand for
+  int32_t first_head = 0;
+};
+
 /// P and dS of a chunk.
 struct ScoreParameters {
-  Mapped q, k, v, dout;  // boxes of 64 columns
+  Operand q, k, v, dout;  // boxes of 64 columns
   ChunkParameters chunk;
   RowView lse, delta;
   const ScoreItem* items = nullptr;
@@ -51,12 +58,13 @@ struct GradientRows {
 
 /// Gradients of a chunk, from P and dS.
 struct GradientParameters {
-  Mapped operands[kGradients];  // K, Q and dout: what dQ, dK and dV are sums of
+  Operand operands[kGradients];  // K, Q and dout: what dQ, dK and dV are sums of
   ChunkParameters chunk;
   GradientRows rows[kGradients];
   const GradientItem* items = nullptr;
   uint32_t* counter = nullptr;  // 0 before the first launch, and again after every launch
   int32_t units = 0;            // items
+  int32_t only_key_head = -1;   // of the launch's, whose items alone are computed; negative: all
 };
 
 }  // namespace longspan::hopper

@@ -23,6 +23,7 @@ struct StagedChunk {
   int32_t gradient_count = 0;
   int32_t head_blocks = 0;
   int32_t first_query = 0;  // row of the first region
+  ReadRows reads;
 };
 
 struct StagedBackward final : public Staged {
@@ -49,11 +50,11 @@ class BackwardPlan final : public Plan {
   struct Launch;
 
   Status set_call(const BackwardTiles& tiles, std::byte* workspace, Launch& launch) const;
-  Status map_operands(const BackwardTiles& tiles, std::byte* workspace, Launch& launch) const;
   void set_rows(const BackwardTiles& tiles, std::byte* workspace, Launch& launch) const;
   void set_chunk(const StagedBackward& staged, const StagedChunk& chunk, Launch& launch) const;
-  Status run(const StagedBackward& staged, const StagedChunk& chunk, Launch& launch,
-             Stream stream) const;
+  Status run(const Launch& launch, Stream stream) const;
+  Status run_packed(const BackwardTiles& tiles, const StagedChunk& chunk, std::byte* workspace,
+                    const Launch& all) const;
 
   TileProblem problem_;
   int ordinal_;

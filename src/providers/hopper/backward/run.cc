@@ -8,9 +8,9 @@
 
 #include "providers/hopper/backward/delta.h"
 #include "providers/hopper/backward/kernels.h"
+#include "providers/hopper/backward/operands.h"
 #include "providers/hopper/backward/plan.h"
 #include "providers/hopper/maps.h"
-#include "providers/hopper/readable.h"
 #include "providers/rules.h"
 
 namespace longspan::hopper {
@@ -19,6 +19,7 @@ namespace longspan::hopper {
 struct BackwardPlan::Launch {
   ScoreParameters scores;
   GradientParameters gradients;
+  bool in_place = true;  // whether TMA reads the caller's operands
 };
 
 namespace {
@@ -50,49 +51,30 @@ int32_t steps_of(int64_t dim) {
   return static_cast<int32_t>(std::max<int64_t>((dim + 63) / 64, 2));
 }
 
+/// Of two ranges; empty ranges begin where the second one does.
+Range both(Range a, Range b) {
+  const Range result{std::max(a.first, b.first), std::min(a.last, b.last)};
+  return result.first < result.last ? result : Range{b.first, b.first};
+}
+
 template <class T>
 const T* list_at(const cuda::Memory& lists, size_t first) {
   return static_cast<const T*>(lists.data()) + first;
 }
 
-Status launch_kernel(const BackwardKernel& kernel, int blocks, void* parameters, Stream stream) {
+Status launch_kernel(const BackwardKernel& kernel, int blocks, const void* parameters,
+                     Stream stream) {
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(blocks));
   config.blockDim = dim3(static_cast<unsigned>(kernel.threads));
   config.dynamicSmemBytes = static_cast<size_t>(kernel.shared_bytes);
   config.stream = static_cast<cudaStream_t>(stream.handle);
-  void* arguments[] = {parameters};
+  void* arguments[] = {const_cast<void*>(parameters)};
   return cuda::status(cudaLaunchKernelExC(&config, kernel.entry, arguments),
                       "launching a backward kernel of hopper");
 }
 
 }  // namespace
-
-Status BackwardPlan::map_operands(const BackwardTiles& t, std::byte* workspace,
-                                  Launch& launch) const {
-  const auto read = [&](const TensorView& view, bool keys, size_t place) {
-    return readable(view, t.tiles, keys, false, workspace + place, t.stream);
-  };
-  // Without rows nothing is seen, but something must be mapped.
-  const bool queries = t.q.rows() > 0, keys = t.k.rows() > 0;
-  LONGSPAN_TRY(const TensorView q,
-               queries ? read(t.q, false, scratch_.q) : read(t.k, true, scratch_.k));
-  LONGSPAN_TRY(const TensorView dout,
-               queries ? read(t.dout, false, scratch_.dout) : read(t.v, true, scratch_.v));
-  LONGSPAN_TRY(const TensorView k, keys ? read(t.k, true, scratch_.k) : Result<TensorView>(q));
-  LONGSPAN_TRY(const TensorView v, keys ? read(t.v, true, scratch_.v) : Result<TensorView>(dout));
-  ScoreParameters& s = launch.scores;
-  LONGSPAN_TRY(s.q, map_rows(q, {kUnitQueries, 1}));
-  LONGSPAN_TRY(s.dout, map_rows(dout, {kUnitQueries, 1}));
-  LONGSPAN_TRY(s.k, map_rows(k, {kUnitKeys, 1}));
-  LONGSPAN_TRY(s.v, map_rows(v, {kUnitKeys, 1}));
-  const Box box = {kBlockSide, static_cast<int>(columns_ / 64)};
-  Mapped* const operands = launch.gradients.operands;
-  LONGSPAN_TRY(operands[static_cast<int>(Gradient::kDq)], map_rows(k, box));
-  LONGSPAN_TRY(operands[static_cast<int>(Gradient::kDk)], map_rows(q, box));
-  LONGSPAN_TRY(operands[static_cast<int>(Gradient::kDv)], map_rows(dout, box));
-  return {};
-}
 
 void BackwardPlan::set_rows(const BackwardTiles& t, std::byte* workspace, Launch& launch) const {
   const auto rows_of = [&](const TensorView& view, size_t place, double scale) {
@@ -117,7 +99,10 @@ void BackwardPlan::set_rows(const BackwardTiles& t, std::byte* workspace, Launch
 }
 
 Status BackwardPlan::set_call(const BackwardTiles& t, std::byte* workspace, Launch& launch) const {
-  LONGSPAN_CHECK_OK(map_operands(t, workspace, launch));
+  launch.in_place = in_place(t);
+  if (launch.in_place) {
+    LONGSPAN_CHECK_OK(map_operands(views_of(t), columns_, launch.scores, launch.gradients));
+  }
   set_rows(t, workspace, launch);
   TensorView delta = t.delta;
   if (delta.rows() == 0) {
@@ -165,18 +150,36 @@ void BackwardPlan::set_chunk(const StagedBackward& staged, const StagedChunk& ch
   }
 }
 
-Status BackwardPlan::run(const StagedBackward& staged, const StagedChunk& chunk, Launch& launch,
-                         Stream stream) const {
-  set_chunk(staged, chunk, launch);
+Status BackwardPlan::run(const Launch& launch, Stream stream) const {
+  const auto blocks = [&](int32_t units) { return std::min(multiprocessors_, units); };
   if (launch.scores.units > 0) {
-    LONGSPAN_CHECK_OK(launch_kernel(score_kernel(problem_.dtype),
-                                    std::min(multiprocessors_, launch.scores.units), &launch.scores,
-                                    stream));
+    LONGSPAN_CHECK_OK(launch_kernel(score_kernel(problem_.dtype), blocks(launch.scores.units),
+                                    &launch.scores, stream));
   }
   if (launch.gradients.units == 0) return {};
-  return launch_kernel(gradient_kernel(columns_, problem_.dtype),
-                       std::min(multiprocessors_, launch.gradients.units), &launch.gradients,
-                       stream);
+  return launch_kernel(gradient_kernel(columns_, problem_.dtype), blocks(launch.gradients.units),
+                       &launch.gradients, stream);
+}
+
+/// A key head at a time, of copies.
+Status BackwardPlan::run_packed(const BackwardTiles& t, const StagedChunk& chunk,
+                                std::byte* workspace, const Launch& all) const {
+  for (int64_t head = chunk.key_heads.first; head < chunk.key_heads.last; ++head) {
+    const Range heads = both(query_heads(problem_, head), chunk.heads);
+    Launch launch = all;
+    LONGSPAN_TRY(const OperandViews views,
+                 packed_operands(t, chunk.reads, head, heads, workspace + scratch_.rows));
+    ScoreParameters& s = launch.scores;
+    LONGSPAN_CHECK_OK(map_operands(views, columns_, s, launch.gradients));
+    const int64_t place = (heads.first - chunk.heads.first) * chunk.head_blocks * kBlockBytes;
+    s.chunk.p += place;
+    s.chunk.ds += place;
+    s.chunk.first_head = static_cast<int32_t>(heads.first);
+    s.units = s.count * static_cast<int32_t>(heads.last - heads.first);
+    launch.gradients.only_key_head = static_cast<int32_t>(head - chunk.key_heads.first);
+    LONGSPAN_CHECK_OK(run(launch, t.stream));
+  }
+  return {};
 }
 
 Status BackwardPlan::forward(const ForwardTiles&, Workspace) const {
@@ -195,7 +198,9 @@ Status BackwardPlan::backward(const BackwardTiles& t, Workspace workspace) const
   LONGSPAN_CHECK_OK(set_call(t, scratch, launch));
   LONGSPAN_CHECK_OK(cuda::fill_on_device(launch.gradients.counter, 0, sizeof(uint32_t), t.stream));
   for (const StagedChunk& chunk : staged->chunks) {
-    LONGSPAN_CHECK_OK(run(*staged, chunk, launch, t.stream));
+    set_chunk(*staged, chunk, launch);
+    LONGSPAN_CHECK_OK(launch.in_place ? run(launch, t.stream)
+                                      : run_packed(t, chunk, scratch, launch));
   }
   return {};
 }

@@ -1,9 +1,8 @@
 // The thread that announces units of scores and loads their operands.
 #pragma once
 
-#include "providers/hopper/backward/parameters.h"
+#include "providers/hopper/backward/operands.cuh"
 #include "providers/hopper/backward/scores_shared.cuh"
-#include "providers/hopper/forward/tiles.cuh"
 
 namespace longspan::hopper {
 
@@ -54,7 +53,7 @@ class ScoreProducer {
     load_steps(p_.dout, p_.v, q_row, query_head, k_row, key_head, p_.steps_v);
   }
 
-  __device__ __forceinline__ void load_steps(const Mapped& queries, const Mapped& keys, int q_row,
+  __device__ __forceinline__ void load_steps(const Operand& queries, const Operand& keys, int q_row,
                                              int query_head, int k_row, int key_head, int steps) {
     const Coordinates q = coordinates_of(queries, q_row, query_head);
     const Coordinates k = coordinates_of(keys, k_row, key_head);
@@ -64,8 +63,8 @@ class ScoreProducer {
       const uint32_t bar = sm_.full + s * 8, stage = sm_.stages + s * C::kStageBytes;
       mbarrier_wait(sm_.empty + s * 8, (step_ / C::kStages & 1) ^ 1);
       mbarrier_expect_bytes(bar, C::kStageBytes);
-      load_rows(stage, queries, bar, C::kQueryBytes, q, i);
-      load_rows(stage + C::kQueryBytes, keys, bar, C::kKeyBytes, k, i);
+      load_rows(stage, queries.tensor, bar, C::kQueryBytes, q, i);
+      load_rows(stage + C::kQueryBytes, keys.tensor, bar, C::kKeyBytes, k, i);
     }
   }
 

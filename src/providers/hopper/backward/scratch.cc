@@ -43,15 +43,15 @@ BackwardScratch backward_scratch(const TileProblem& p, int64_t score_bytes) {
   const double all = of_head * static_cast<double>(p.heads_q);
   s.units = all < static_cast<double>(most) ? static_cast<int64_t>(all) : most;
   const int64_t group = group_heads(p);
-  const bool several =
-      p.features.whole && of_head * static_cast<double>(group) > static_cast<double>(s.units);
+  const int64_t read =
+      std::max<int64_t>(p.capacity_q, 1) * group + std::max<int64_t>(p.capacity_k, 1);
+  const bool fits =
+      of_head * static_cast<double>(group) <= static_cast<double>(s.units) && read <= kMostRowHeads;
+  const bool several = p.features.whole && !fits;
   Layout layout;
   s.counter = layout.take(sizeof(uint32_t));
   s.delta = layout.take(p.capacity_q * p.heads_q * 4);
-  s.q = layout.take(p.capacity_q * p.heads_q * p.dim_qk * 2);
-  s.k = layout.take(p.capacity_k * p.heads_kv * p.dim_qk * 2);
-  s.v = layout.take(p.capacity_k * p.heads_kv * p.dim_v * 2);
-  s.dout = layout.take(p.capacity_q * p.heads_q * p.dim_v * 2);
+  s.rows = layout.take(std::min(read, kMostRowHeads) * (p.dim_qk + p.dim_v) * 2);
   s.sums_q = layout.take(several ? grid_of(s.units, group).lines * kUnitQueries * p.dim_qk * 4 : 0);
   s.sums_k = layout.take(several ? p.capacity_k * p.dim_qk * 4 : 0);
   s.sums_v = layout.take(several ? p.capacity_k * p.dim_v * 4 : 0);

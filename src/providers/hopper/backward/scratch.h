@@ -18,8 +18,8 @@ int64_t gradient_columns(int64_t dim_qk, int64_t dim_v);
 /// Bytes from the start of the workspace.
 struct BackwardScratch {
   size_t counter = 0;
-  size_t delta = 0;                           // f32, of all rows and heads
-  size_t q = 0, k = 0, v = 0, dout = 0;       // where TMA cannot read the caller's
+  size_t delta = 0;  // f32, of all rows and heads
+  size_t rows = 0;   // of a key head's operands, where TMA cannot read the caller's
   size_t sums_q = 0, sums_k = 0, sums_v = 0;  // f32, of whole results that several chunks make
   size_t p = 0, ds = 0;
   size_t end = 0;

@@ -49,14 +49,15 @@ Result<cuda::Memory> on_device(const std::vector<T>& list) {
 StagedChunk append_lists(const TileProblem& problem, const Parts& parts, const Chunk& chunk,
                          int64_t columns, Lists& all) {
   const Lists lists = make_lists(problem, parts, chunk, columns);
-  const StagedChunk place = {.regions = all.regions.size(),
-                             .lines = all.lines.size(),
-                             .scores = all.scores.size(),
-                             .gradients = all.gradients.size(),
-                             .score_count = static_cast<int32_t>(lists.scores.size()),
-                             .gradient_count = static_cast<int32_t>(lists.gradients.size()),
-                             .head_blocks = lists.head_blocks,
-                             .first_query = lists.regions.front().q_row};
+  StagedChunk place = {.regions = all.regions.size(),
+                       .lines = all.lines.size(),
+                       .scores = all.scores.size(),
+                       .gradients = all.gradients.size(),
+                       .score_count = static_cast<int32_t>(lists.scores.size()),
+                       .gradient_count = static_cast<int32_t>(lists.gradients.size()),
+                       .head_blocks = lists.head_blocks,
+                       .first_query = lists.regions.front().q_row};
+  for (const Part& part : parts) place.reads = joined(place.reads, read_rows(part));
   append(all.regions, lists.regions);
   append(all.lines, lists.lines);
   append(all.scores, lists.scores);
