@@ -58,6 +58,14 @@ TEST(HopperChunks, CausalUnitsAreHalfOfThem) {
   EXPECT_EQ(units_of({placed(0, 100, 0, 50, {60, 70}), {0, 100}, {0, 50}}), 0);
 }
 
+TEST(HopperChunks, FourHeadsOf8192CausalTokens) {
+  const TileProblem p = problem_of(8192, 8192, 16, 2, true);
+  const std::vector<PlacedTile> tiles = {placed(0, 8192, 0, 8192, kCausal)};
+  const Cut cut = cut_into_chunks(p, tiles, backward_scratch(p).units);
+  ASSERT_EQ(cut.chunks.size(), 4u);
+  EXPECT_EQ(cut.chunks[0], (Chunk{.key_heads = {0, 2}, .heads = {0, 4}}));
+}
+
 TEST(HopperChunks, GridsHaveTwiceAsManyQueriesAsKeys) {
   const Grid grid = grid_of(4096, 2);
   EXPECT_EQ(grid.columns * kUnitKeys, 8192);
@@ -119,7 +127,7 @@ TEST(HopperChunks, NothingToDo) {
 TEST(HopperChunks, LongTiles) {
   const TileProblem p = problem_of(65536, 65536, 16, 2, true);
   const BackwardScratch scratch = backward_scratch(p);
-  EXPECT_EQ(scratch.units, 4096);
+  EXPECT_EQ(scratch.units, 4224);
   const std::vector<PlacedTile> full = {placed(0, 65536, 0, 65536, kFull)};
   const Cut cut = cut_into_chunks(p, full, scratch.units);
   EXPECT_EQ(cut.parts.size(), 64u);

@@ -47,6 +47,12 @@ std::vector<Range> ranges_of(Range all, int64_t size) {
   return ranges;
 }
 
+/// Rows of each of as few pieces as have at most `most` units of `unit` rows each.
+int64_t even_step(int64_t rows, int64_t unit, int64_t most) {
+  const int64_t units = quotient_up(rows, unit);
+  return quotient_up(units, quotient_up(units, most)) * unit;
+}
+
 class Cutter {
  public:
   Cutter(const TileProblem& problem, int64_t units)
@@ -140,8 +146,9 @@ class Cutter {
       for (const Range& q : query_ranges(part)) pieces.push_back({part.tile, q, part.k});
       return pieces;
     }
-    const int64_t queries = std::max<int64_t>(grid_.lines / grid_.heads, 1) * kUnitQueries;
-    const int64_t keys = grid_.columns * kUnitKeys;
+    const int64_t lines = std::max<int64_t>(grid_.lines / grid_.heads, 1);
+    const int64_t queries = even_step(part.q.last, kUnitQueries, lines);
+    const int64_t keys = even_step(part.k.last, kUnitKeys, grid_.columns);
     for (int64_t q = 0; q < part.q.last; q += queries) {
       for (int64_t k = 0; k < part.k.last; k += keys) {
         const Part piece{part.tile,
@@ -166,14 +173,17 @@ class Cutter {
     return {q, std::min<int64_t>(q + kUnitQueries, part.q.last)};
   }
 
-  /// As many lines at a time as fit.
+  /// As few ranges as fit, about alike.
   std::vector<Range> query_ranges(const Part& part) const {
+    const int64_t all = units_of(part);
+    const int64_t share = all / std::max<int64_t>(quotient_up(all * grid_.heads, units_), 1);
     std::vector<Range> ranges;
     int64_t first = 0, units = 0;
     for (int64_t q = 0; q < part.q.last; q += kUnitQueries) {
       const int64_t more = units_of({part.tile, line_at(part, q), part.k});
       const ReadRows reads = read_rows({part.tile, {first, line_at(part, q).last}, part.k});
-      const bool fits = (units + more) * grid_.heads <= units_ && row_heads(reads) <= kMostRowHeads;
+      const bool fits = units <= share && (units + more) * grid_.heads <= units_ &&
+                        row_heads(reads) <= kMostRowHeads;
       if (!fits && q > first) {
         ranges.push_back({first, q});
         first = q;

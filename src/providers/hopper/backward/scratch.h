@@ -8,8 +8,9 @@
 
 namespace longspan::hopper {
 
-/// Bytes of P and dS in a workspace, unless its problem needs less: 512 MiB, whatever the lengths.
-inline constexpr int64_t kScoreBytes = int64_t{512} << 20;
+/// Bytes of P and dS in a workspace, unless its problem needs less, whatever the lengths: four heads
+/// of 8192 causal tokens, or two of a full mask, are one chunk.
+inline constexpr int64_t kScoreBytes = int64_t{528} << 20;
 
 /// Columns of a gradient that a block of threads computes: 192 or 256, of the wider dim's one or
 /// two parts.
