@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "providers/hopper/backward/layout.h"
-#include "providers/hopper/ptx/mbarrier.cuh"
+#include "providers/hopper/ptx/timed_wait.cuh"
 
 namespace longspan::hopper {
 
@@ -21,6 +21,7 @@ struct GradientConfig {
   static constexpr int kThreads = 384;
   static constexpr int kConsumerRegisters = 232, kProducerRegisters = 40;
   static_assert(COLUMNS % 64 == 0 && COLUMNS <= 256);
+  static_assert(2 * kConsumerRegisters + kProducerRegisters <= kBlockRegisters);
   static_assert(kSharedBytes + 512 <= 232448, "more than a block of sm_90 may have");
 };
 

@@ -20,6 +20,11 @@ inline constexpr int64_t kUnitBytes = int64_t{kUnitBlocks} * kBlockBytes;
 /// Rows of gradients that a block of threads computes at a time.
 inline constexpr int kGradientRows = 128;
 
+/// Registers of a block of 384 threads, 168 each, in units of one for each thread of a warpgroup:
+/// two consumer warpgroups and the producer share them. A warpgroup that asked for more than the
+/// others leave would wait for ever.
+inline constexpr int kBlockRegisters = 3 * 168;
+
 /// A rectangle of a tile. Rows are those of the views.
 struct Region {
   int32_t q_row = 0, k_row = 0;

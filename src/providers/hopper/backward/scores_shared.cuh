@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "providers/hopper/backward/layout.h"
-#include "providers/hopper/ptx/mbarrier.cuh"
+#include "providers/hopper/ptx/timed_wait.cuh"
 
 namespace longspan::hopper {
 
@@ -27,7 +27,8 @@ struct ScoreConfig {
   static constexpr int kStagingBytes = 2 * kBlockBytes;
   static constexpr int kSharedBytes = kStages * kStageBytes + 2 * kStagingBytes + 1024;
   static constexpr int kThreads = 384;
-  static constexpr int kConsumerRegisters = 240, kProducerRegisters = 32;
+  static constexpr int kConsumerRegisters = 232, kProducerRegisters = 40;
+  static_assert(2 * kConsumerRegisters + kProducerRegisters <= kBlockRegisters);
   static_assert(kSharedBytes + 512 <= 232448, "more than a block of sm_90 may have");
 };
 
