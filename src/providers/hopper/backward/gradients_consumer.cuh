@@ -21,7 +21,7 @@ class GradientConsumer {
   __device__ __forceinline__ void run() {
     for (int number = 0;; ++number) {
       const int slot = number & 1;
-      timed_wait(sm_.tile_full + slot * 8, number >> 1 & 1);
+      bounded_wait(sm_.tile_full + slot * 8, number >> 1 & 1);
       const int steps = sm_.tiles[slot].steps;
       if (steps < 0) return;
       if (sm_.tiles[slot].gradient == static_cast<int>(Gradient::kDq)) {
@@ -46,7 +46,7 @@ class GradientConsumer {
 #pragma unroll 1
     for (int i = 0; i < steps; ++i, ++step_) {
       const int s = step_ & (C::kStages - 1);
-      timed_wait(sm_.full + s * 8, step_ / C::kStages & 1);
+      bounded_wait(sm_.full + s * 8, step_ / C::kStages & 1);
       issue<TRANSPOSED>(opaque(sm_.stages) + s * C::kStageBytes, i > 0);
       if (i == 0) continue;
       wgmma_wait<1>();

@@ -35,7 +35,7 @@ class GradientProducer {
  private:
   __device__ __forceinline__ int take_slot() {
     const int slot = number_ & 1;
-    timed_wait(sm_.tile_empty + slot * 8, (number_ >> 1 & 1) ^ 1);
+    bounded_wait(sm_.tile_empty + slot * 8, (number_ >> 1 & 1) ^ 1);
     ++number_;
     return slot;
   }
@@ -89,7 +89,7 @@ class GradientProducer {
   /// the region's, `left` are the tensor's, behind whose last row TMA writes zeros.
   __device__ __forceinline__ uint32_t take_stage(int valid, int left) {
     const int s = step_ & (C::kStages - 1);
-    timed_wait(sm_.empty + s * 8, (step_ / C::kStages & 1) ^ 1);
+    bounded_wait(sm_.empty + s * 8, (step_ / C::kStages & 1) ^ 1);
     const bool surplus = valid < 64 && valid < left;
     if (surplus) next_surplus({s, valid});
     const uint32_t bar = surplus ? sm_.surplus_full : sm_.full + s * 8;
@@ -117,7 +117,7 @@ class GradientProducer {
   }
 
   __device__ __forceinline__ void next_surplus(const Surplus& surplus) {
-    timed_wait(sm_.surplus_empty, (surpluses_ & 1) ^ 1);
+    bounded_wait(sm_.surplus_empty, (surpluses_ & 1) ^ 1);
     sm_.surplus->stage = surplus.stage;
     sm_.surplus->valid = surplus.valid;
     ++surpluses_;
@@ -133,7 +133,7 @@ class GradientProducer {
 template <class C>
 __device__ __forceinline__ void clear_surplus(const GradientShared& sm, int lane) {
   for (int number = 0;; ++number) {
-    timed_wait(sm.surplus_full, number & 1);
+    bounded_wait(sm.surplus_full, number & 1);
     const int stage = sm.surplus->stage, valid = sm.surplus->valid;
     if (stage < 0) return;
     clear_rows(sm.stages + stage * C::kStageBytes + C::kScoreBytes, C::kColumnBlocks, kBlockBytes,

@@ -53,7 +53,7 @@ class ScoreConsumer {
   /// Waits until the unit after this one is announced. False: there is none.
   __device__ __forceinline__ bool next_unit() const {
     const int next = number_ + 1;
-    timed_wait(sm_.unit_full + (next & (C::kUnits - 1)) * 8, next / C::kUnits & 1);
+    bounded_wait(sm_.unit_full + (next & (C::kUnits - 1)) * 8, next / C::kUnits & 1);
     return unit_at(next).head >= 0;
   }
   __device__ __forceinline__ volatile ScoreUnit& unit_at(int number) const {
@@ -131,7 +131,7 @@ class ScoreConsumer {
   }
 
   __device__ __forceinline__ void wait_stage() const {
-    timed_wait(sm_.full + (step_ & (C::kStages - 1)) * 8, step_ / C::kStages & 1);
+    bounded_wait(sm_.full + (step_ & (C::kStages - 1)) * 8, step_ / C::kStages & 1);
   }
   __device__ __forceinline__ bool leads() const { return (threadIdx.x & 127) == 0; }
   /// Frees the stage before this one.

@@ -27,7 +27,7 @@ class ScoreProducer {
 
   __device__ __forceinline__ int take_slot(int number) const {
     const int slot = number & (C::kUnits - 1);
-    timed_wait(sm_.unit_empty + slot * 8, (number / C::kUnits & 1) ^ 1);
+    bounded_wait(sm_.unit_empty + slot * 8, (number / C::kUnits & 1) ^ 1);
     return slot;
   }
 
@@ -61,7 +61,7 @@ class ScoreProducer {
     for (int i = 0; i < steps; ++i, ++step_) {
       const int s = step_ & (C::kStages - 1);
       const uint32_t bar = sm_.full + s * 8, stage = sm_.stages + s * C::kStageBytes;
-      timed_wait(sm_.empty + s * 8, (step_ / C::kStages & 1) ^ 1);
+      bounded_wait(sm_.empty + s * 8, (step_ / C::kStages & 1) ^ 1);
       mbarrier_expect_bytes(bar, C::kStageBytes);
       load_rows(stage, queries.tensor, bar, C::kQueryBytes, q, i);
       load_rows(stage + C::kQueryBytes, keys.tensor, bar, C::kKeyBytes, k, i);

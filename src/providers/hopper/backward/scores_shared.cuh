@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "providers/hopper/backward/layout.h"
-#include "providers/hopper/ptx/timed_wait.cuh"
+#include "providers/hopper/ptx/bounded_wait.cuh"
 
 namespace longspan::hopper {
 
