@@ -5,6 +5,7 @@
 
 #include "base/host_device.h"
 #include "providers/hopper/backward/layout.h"
+#include "providers/hopper/backward/row_statistics.h"
 #include "providers/hopper/forward/parameters.h"
 
 namespace longspan::hopper {
@@ -36,7 +37,8 @@ struct Operand {
 struct ScoreParameters {
   Operand q, k, v, dout;  // boxes of 64 columns
   ChunkParameters chunk;
-  RowView lse, delta;
+  const RowStatistics* statistics = nullptr;
+  int64_t rows = 0;  // of a head's statistics
   const ScoreItem* items = nullptr;
   int32_t count = 0;                  // items
   int32_t units = 0;                  // items x heads

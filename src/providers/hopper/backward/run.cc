@@ -6,10 +6,10 @@
 #include <limits>
 #include <numbers>
 
-#include "providers/hopper/backward/delta.h"
 #include "providers/hopper/backward/kernels.h"
 #include "providers/hopper/backward/operands.h"
 #include "providers/hopper/backward/plan.h"
+#include "providers/hopper/backward/row_statistics.h"
 #include "providers/hopper/maps.h"
 #include "providers/rules.h"
 
@@ -104,14 +104,12 @@ Status BackwardPlan::set_call(const BackwardTiles& t, std::byte* workspace, Laun
     LONGSPAN_CHECK_OK(map_operands(views_of(t), columns_, launch.scores, launch.gradients));
   }
   set_rows(t, workspace, launch);
-  TensorView delta = t.delta;
-  if (delta.rows() == 0) {
-    delta = packed_view(workspace + scratch_.delta, DType::kF32, t.q.rows(), problem_.heads_q, 1);
-    LONGSPAN_CHECK_OK(make_delta(t.dout, t.o, delta, t.stream));
-  }
+  auto* const statistics = reinterpret_cast<RowStatistics*>(workspace + scratch_.statistics);
+  const int64_t rows = problem_.capacity_q + kStatisticsPadding;
+  LONGSPAN_CHECK_OK(make_statistics(t, statistics, rows));
   ScoreParameters& s = launch.scores;
-  s.lse = row_view(t.lse);
-  s.delta = row_view(delta);
+  s.statistics = statistics;
+  s.rows = rows;
   s.steps_qk = steps_of(problem_.dim_qk);
   s.steps_v = steps_of(problem_.dim_v);
   s.scale_log2 = scale_log2_of(t.scale);

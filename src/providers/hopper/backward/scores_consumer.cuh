@@ -17,8 +17,6 @@
 
 namespace longspan::hopper {
 
-constexpr float kLog2E = 1.44269504089f;
-
 enum class Product { kScores, kDp };
 
 template <class T>
@@ -80,37 +78,39 @@ class ScoreConsumer {
     }
   }
 
-  /// What is subtracted from the rows' scores, or from their dP.
-  template <Product PRODUCT>
-  __device__ __forceinline__ Rows constants(int number) const {
-    volatile ScoreUnit& unit = unit_at(number);
-    const int row = unit.q_row + row_, head = unit.head, left = unit.queries - row_;
-    return {constant<PRODUCT>(row, head, left > 0), constant<PRODUCT>(row + 8, head, left > 8)};
+  /// Begins to read what the next unit's rows need.
+  __device__ __forceinline__ void fetch() {
+    volatile ScoreUnit& unit = unit_at(number_ + 1);
+    const auto* const from =
+        reinterpret_cast<const float2*>(p_.statistics) + unit.head * p_.rows + unit.q_row + row_;
+    fetched_[0] = __ldg(from);
+    fetched_[1] = __ldg(from + 8);
   }
-  template <Product PRODUCT>
-  __device__ __forceinline__ float constant(int row, int head, bool exists) const {
-    if (PRODUCT == Product::kDp) return exists ? *p_.delta.at<const float>(row, head) : 0;
-    const float lse = exists ? *p_.lse.at<const float>(row, head) : -kInfinity;
-    return lse == -kInfinity ? kInfinity : lse * kLog2E;  // no key is seen: P = 0
+  /// Takes what was fetched. Rows that do not exist: P and dS are 0.
+  __device__ __forceinline__ void take_fetched() {
+#pragma unroll
+    for (float2& row : fetched_) asm volatile("" : "+f"(row.x), "+f"(row.y));  // not before here
+    const int left = unit_at(number_).queries - row_;
+    rows_ = {left > 0 ? fetched_[0].x : kInfinity, left > 8 ? fetched_[1].x : kInfinity};
+    delta_ = {left > 0 ? fetched_[0].y : 0, left > 8 ? fetched_[1].y : 0};
   }
 
   /// One product of `steps` steps. On entry the right half of the one before it is open.
   template <Product PRODUCT>
   __device__ __forceinline__ void multiply(int steps) {
     constexpr Product kBefore = PRODUCT == Product::kScores ? Product::kDp : Product::kScores;
-    const Rows next = constants<PRODUCT>(PRODUCT == Product::kScores ? number_ + 1 : number_);
     // Steps at which the halves that wait are stored: spread, and behind the first one.
     const int store_left = steps >= 8 ? 3 : 1;
     const int store_right = steps >= 8 ? 5 : steps > 3 ? 2 : 1;
     wait_stage();
     issue<0>(left_, 0);
+    if (PRODUCT == Product::kScores) fetch();
     wgmma_wait<1>();
     if (step_ > 0) release_stage();
     accumulators_ready(right_);
     finish<kBefore, 1>(right_);
     if (PRODUCT == Product::kScores) begin_unit();
     issue<1>(right_, 0);
-    rows_ = next;
     ++step_;
 #pragma unroll 1
     for (int i = 1; i < steps; ++i, ++step_) {
@@ -127,6 +127,11 @@ class ScoreConsumer {
     }
     wgmma_wait<1>();
     accumulators_ready(left_);
+    if (PRODUCT == Product::kScores) {
+      take_fetched();
+    } else {
+      rows_ = delta_;
+    }
     finish<PRODUCT, 0>(left_);
   }
 
@@ -221,9 +226,11 @@ class ScoreConsumer {
   const ScoreParameters& p_;
   const ScoreShared& sm_;
   int group_;
-  float left_[64], right_[64];      // accumulators
-  uint32_t packed_[64];             // a half in 32 each
-  Rows rows_ = {0, 0};              // LSE in units of log2, or delta
+  float left_[64], right_[64];  // accumulators
+  uint32_t packed_[64];         // a half in 32 each
+  Rows rows_ = {0, 0};          // what is subtracted: LSE in units of log2, or delta
+  Rows delta_;
+  float2 fetched_[2];               // of the upper and the lower row
   int row_;                         // this thread's upper row in a unit
   int number_ = -1, step_ = 0;      // this unit, and step
   int block_ = 0, last_block_ = 0;  // of scratch, of this unit and the one before

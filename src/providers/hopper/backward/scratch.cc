@@ -4,6 +4,7 @@
 
 #include "providers/hopper/backward/chunks.h"
 #include "providers/hopper/backward/layout.h"
+#include "providers/hopper/backward/row_statistics.h"
 
 namespace longspan::hopper {
 namespace {
@@ -50,7 +51,8 @@ BackwardScratch backward_scratch(const TileProblem& p, int64_t score_bytes) {
   const bool several = p.features.whole && !fits;
   Layout layout;
   s.counter = layout.take(sizeof(uint32_t));
-  s.delta = layout.take(p.capacity_q * p.heads_q * 4);
+  s.statistics = layout.take((p.capacity_q + kStatisticsPadding) * p.heads_q *
+                             static_cast<int64_t>(sizeof(RowStatistics)));
   s.rows = layout.take(std::min(read, kMostRowHeads) * (p.dim_qk + p.dim_v) * 2);
   s.sums_q = layout.take(several ? grid_of(s.units, group).lines * kUnitQueries * p.dim_qk * 4 : 0);
   s.sums_k = layout.take(several ? p.capacity_k * p.dim_qk * 4 : 0);

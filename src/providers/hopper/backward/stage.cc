@@ -3,9 +3,9 @@
 #include <map>
 #include <utility>
 
-#include "providers/hopper/backward/delta.h"
 #include "providers/hopper/backward/kernels.h"
 #include "providers/hopper/backward/plan.h"
+#include "providers/hopper/backward/row_statistics.h"
 #include "providers/hopper/pack.h"
 #include "providers/rules.h"
 #include "providers/sm90.h"
@@ -91,7 +91,7 @@ Result<std::shared_ptr<const Staged>> BackwardPlan::stage(std::span<const Placed
   LONGSPAN_TRY(staged->scores, on_device(all.scores));
   LONGSPAN_TRY(staged->gradients, on_device(all.gradients));
   LONGSPAN_CHECK_OK(load_pack());
-  LONGSPAN_CHECK_OK(load_delta());
+  LONGSPAN_CHECK_OK(load_statistics());
   LONGSPAN_CHECK_OK(load(score_kernel(problem_.dtype)));
   LONGSPAN_CHECK_OK(load(gradient_kernel(columns_, problem_.dtype)));
   return std::shared_ptr<const Staged>(std::move(staged));
