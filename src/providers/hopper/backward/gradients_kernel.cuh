@@ -3,6 +3,7 @@
 
 #include "providers/hopper/backward/gradients_consumer.cuh"
 #include "providers/hopper/backward/gradients_producer.cuh"
+#include "providers/hopper/ptx/dependency.cuh"
 
 namespace longspan::hopper {
 
@@ -17,6 +18,8 @@ __device__ __forceinline__ void sum_gradients(const GradientParameters& p) {
   const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0), t = threadIdx.x & 127;
   if (threadIdx.x == 0) init_barriers<C>(sm);
   __syncthreads();
+  admit_next();
+  await_previous();
   if (warpgroup == 2) {
     give_registers<C::kProducerRegisters>();
     if (t == 0) GradientProducer<C>(p, sm).run();

@@ -52,7 +52,7 @@ class BackwardPlan final : public Plan {
   Status set_call(const BackwardTiles& tiles, std::byte* workspace, Launch& launch) const;
   void set_rows(const BackwardTiles& tiles, std::byte* workspace, Launch& launch) const;
   void set_chunk(const StagedBackward& staged, const StagedChunk& chunk, Launch& launch) const;
-  Status run(const Launch& launch, Stream stream) const;
+  Status run(Launch& launch, Stream stream) const;
   Status run_packed(const BackwardTiles& tiles, const StagedChunk& chunk, std::byte* workspace,
                     const Launch& all) const;
 

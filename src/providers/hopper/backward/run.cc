@@ -20,6 +20,7 @@ struct BackwardPlan::Launch {
   ScoreParameters scores;
   GradientParameters gradients;
   bool in_place = true;  // whether TMA reads the caller's operands
+  bool follows = false;  // whether one of the two kernels is the last in the stream
 };
 
 namespace {
@@ -62,13 +63,19 @@ const T* list_at(const cuda::Memory& lists, size_t first) {
   return static_cast<const T*>(lists.data()) + first;
 }
 
-Status launch_kernel(const BackwardKernel& kernel, int blocks, const void* parameters,
+/// `early`: its blocks may begin while the kernel before it, one of these two, still runs.
+Status launch_kernel(const BackwardKernel& kernel, int blocks, const void* parameters, bool early,
                      Stream stream) {
+  cudaLaunchAttribute attribute = {};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(blocks));
   config.blockDim = dim3(static_cast<unsigned>(kernel.threads));
   config.dynamicSmemBytes = static_cast<size_t>(kernel.shared_bytes);
   config.stream = static_cast<cudaStream_t>(stream.handle);
+  config.attrs = &attribute;
+  config.numAttrs = early ? 1 : 0;
   void* arguments[] = {const_cast<void*>(parameters)};
   return cuda::status(cudaLaunchKernelExC(&config, kernel.entry, arguments),
                       "launching a backward kernel of hopper");
@@ -148,15 +155,19 @@ void BackwardPlan::set_chunk(const StagedBackward& staged, const StagedChunk& ch
   }
 }
 
-Status BackwardPlan::run(const Launch& launch, Stream stream) const {
+Status BackwardPlan::run(Launch& launch, Stream stream) const {
   const auto blocks = [&](int32_t units) { return std::min(multiprocessors_, units); };
   if (launch.scores.units > 0) {
     LONGSPAN_CHECK_OK(launch_kernel(score_kernel(problem_.dtype), blocks(launch.scores.units),
-                                    &launch.scores, stream));
+                                    &launch.scores, launch.follows, stream));
+    launch.follows = true;
   }
   if (launch.gradients.units == 0) return {};
-  return launch_kernel(gradient_kernel(columns_, problem_.dtype), blocks(launch.gradients.units),
-                       &launch.gradients, stream);
+  LONGSPAN_CHECK_OK(launch_kernel(gradient_kernel(columns_, problem_.dtype),
+                                  blocks(launch.gradients.units), &launch.gradients, launch.follows,
+                                  stream));
+  launch.follows = true;
+  return {};
 }
 
 /// A key head at a time, of copies.

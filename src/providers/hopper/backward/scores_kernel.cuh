@@ -3,6 +3,7 @@
 
 #include "providers/hopper/backward/scores_consumer.cuh"
 #include "providers/hopper/backward/scores_producer.cuh"
+#include "providers/hopper/ptx/dependency.cuh"
 
 namespace longspan::hopper {
 
@@ -17,6 +18,8 @@ __device__ __forceinline__ void recompute(const ScoreParameters& p) {
   const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
   if (threadIdx.x == 0) init_barriers(sm);
   __syncthreads();
+  admit_next();
+  await_previous();
   if (warpgroup == 2) {
     give_registers<C::kProducerRegisters>();
     if ((threadIdx.x & 127) == 0) ScoreProducer(p, sm).run();
