@@ -48,7 +48,8 @@ Result<Mapped> map_rows(const TensorView& view, const Box& box) {
   const cuuint32_t sides[] = {64, static_cast<cuuint32_t>(box.rows),
                               static_cast<cuuint32_t>(one_box ? box.blocks : 1), 1, 1};
   const cuuint32_t steps[] = {1, 1, 1, 1, 1};
-  Mapped result{.rows = static_cast<int32_t>(v.seq), .boxes = one_box ? 1 : box.blocks};
+  Mapped result{
+      .rows = static_cast<int32_t>(v.seq), .boxes = one_box ? 1 : box.blocks, .in_blocks = one_box};
   const CUtensorMapDataType type =
       v.dtype == DType::kBF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
   const CUresult refused =

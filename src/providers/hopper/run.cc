@@ -7,7 +7,7 @@
 
 #include "providers/hopper/maps.h"
 #include "providers/hopper/plan.h"
-#include "providers/rows/views.h"
+#include "providers/hopper/readable.h"
 #include "providers/rules.h"
 
 namespace longspan::hopper {
@@ -32,22 +32,6 @@ Result<const StagedWork*> staged_work(const ForwardTiles& t) {
 float scale_log2_of(double scale) {
   constexpr float kLeast = 1e-30f;
   return std::max(static_cast<float>(std::abs(scale) * std::numbers::log2e), kLeast);
-}
-
-bool any_crosses(const TensorView& view, std::span<const PlacedTile> tiles, bool keys) {
-  if (even(view)) return false;
-  return std::any_of(tiles.begin(), tiles.end(), [&](const PlacedTile& t) {
-    const int64_t first = keys ? t.k_row : t.q_row;
-    return crosses(view, first, first + (keys ? t.tile.k.size() : t.tile.q.size()));
-  });
-}
-
-/// The view that TMA reads: the caller's, or a packed copy of it at `scratch`.
-Result<TensorView> readable(const TensorView& view, std::span<const PlacedTile> tiles, bool keys,
-                            bool negated, void* scratch, Stream stream) {
-  if (!negated && mappable(view) && !any_crosses(view, tiles, keys)) return view;
-  LONGSPAN_CHECK_OK(rows::pack_view(view, scratch, negated, stream));
-  return packed_view(scratch, view.dtype, view.rows(), view.heads, view.dim);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@ constexpr int kOctet = 8;  // elements of a thread
 struct PackParameters {
   RowView from;
   uint4* to;
+  int32_t first_row;
   int64_t octets;    // of all rows
   uint32_t per_row;  // octets of a row of one head
   uint32_t heads;
@@ -27,7 +28,7 @@ __global__ void __launch_bounds__(kThreads)
   const auto octet = static_cast<int32_t>(index - unit * p.per_row);
   const auto row = static_cast<int32_t>(unit / p.heads);
   const auto head = static_cast<int32_t>(unit - int64_t{row} * p.heads);
-  const uint16_t* const from = p.from.at<uint16_t>(row, head) + octet * kOctet;
+  const uint16_t* const from = p.from.at<uint16_t>(p.first_row + row, head) + octet * kOctet;
   uint4 words;
   if (p.wide) {
     words = *reinterpret_cast<const uint4*>(from);
@@ -49,11 +50,12 @@ Status load_pack_view() {
                       "loading the packing of a view");
 }
 
-Status pack_view(const TensorView& from, void* to, bool negated, Stream stream) {
+Status pack_view(const TensorView& from, Range rows, void* to, bool negated, Stream stream) {
   const int64_t per_row = from.dim / kOctet;
   const PackParameters p = {.from = row_view(from),
                             .to = static_cast<uint4*>(to),
-                            .octets = from.rows() * from.heads * per_row,
+                            .first_row = static_cast<int32_t>(rows.first),
+                            .octets = (rows.last - rows.first) * from.heads * per_row,
                             .per_row = static_cast<uint32_t>(per_row),
                             .heads = static_cast<uint32_t>(from.heads),
                             .flipped = negated ? 0x80008000u : 0u,

@@ -18,6 +18,8 @@ struct Mapped {
   CUtensorMap map;
   int32_t rows = 1;   // of a batch entry
   int32_t boxes = 1;  // that a tile is made of: one, or one of every 64 columns
+  /// Whether columns are counted in blocks of 64.
+  bool in_blocks = true;
 };
 
 struct Parameters {
