@@ -38,8 +38,9 @@ done
 if [ -z "$python" ]; then
   python=$PWD/build/prepared-python/bin/python
   [ -x "$python" ] || python3 -m venv build/prepared-python
-  "$python" -m pip --disable-pip-version-check install --quiet --pre flash-attn-4==4.0.0b36 \
-    nvidia-cutlass-dsl==4.8.1 nvidia-cudnn-frontend==1.32.0 apache-tvm-ffi==0.1.15.post2 torch
+  mapfile -t packages < <(awk '!/^#/ {print $2 "==" $3}' \
+    bindings/python/longspan/prepare/packages.txt)
+  "$python" -m pip --disable-pip-version-check install --quiet --pre "${packages[@]}" torch
 fi
 
 # The package by itself: what it stands in needs the native library, and has a folder torch.

@@ -13,6 +13,7 @@
 #include <sstream>
 #include <utility>
 
+#include "longspan/libraries.h"
 #include "longspan/version.h"
 #include "options.h"
 #include "output_file.h"
@@ -52,18 +53,21 @@ std::vector<std::string> wanted_providers(const Arguments& arguments) {
   return names;
 }
 
-std::map<std::string, std::string> fingerprint(const Device& device,
-                                               const std::vector<std::string>& names) {
-  std::map<std::string, std::string> result = {
-      {"longspan", LONGSPAN_VERSION},
-      {"device",
-       device.is_cuda() ? device.product : fmt::format("cpu, {} threads", device.threads)}};
-  for (const Provider* provider : providers()) {
-    if (std::ranges::find(names, provider->name()) == names.end()) continue;
-    const Result<std::string> identity = provider->identity(device);
-    result[std::string(provider->name())] = identity.ok() ? *identity : identity.error().message;
-  }
-  return result;
+/// "cuDNN 9.19.0" of "cuDNN 9.19.0 (/usr/lib/libcudnn.so.9)".
+std::string without_path(const std::string& library) {
+  return library.substr(0, library.find(" ("));
+}
+
+/// Once all that was timed has been opened.
+std::map<std::string, std::string> fingerprint(const CaseTask& task) {
+  std::vector<std::string> libraries;
+  for (const std::string& library : opened_libraries()) libraries.push_back(without_path(library));
+  const Device& device = task.device;
+  return {{"longspan", LONGSPAN_VERSION},
+          {"device",
+           device.is_cuda() ? device.product : fmt::format("cpu, {} threads", device.threads)},
+          {"providers", fmt::format("{}", fmt::join(task.providers, ", "))},
+          {"libraries", fmt::format("{}", fmt::join(libraries, ", "))}};
 }
 
 std::string row_text(const RoutingRow& row) {
@@ -102,7 +106,6 @@ void keep(const std::string& problem, std::vector<RoutingRow> rows, Calibration&
 Calibration time_cases(const Arguments& arguments, const std::vector<std::string>& cases,
                        CaseTask task) {
   Calibration calibration;
-  calibration.table.fingerprint = fingerprint(task.device, task.providers);
   const auto begin = Clock::now();
   for (const std::string& problem : cases) {
     if (std::chrono::duration<double>(Clock::now() - begin).count() > arguments.budget) {
@@ -119,6 +122,7 @@ Calibration time_cases(const Arguments& arguments, const std::vector<std::string
     ++calibration.timed;
     keep(problem, *std::move(rows), calibration);
   }
+  calibration.table.fingerprint = fingerprint(task);
   return calibration;
 }
 
