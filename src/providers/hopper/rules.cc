@@ -66,7 +66,9 @@ Refusal refusal(const TileProblem& problem, const Device& device) {
   if (auto decline = refused_type(problem)) return decline;
   if (auto decline = refused_dims(problem)) return decline;
   if (auto decline = refused_capacity(problem)) return decline;
-  return sm90::refused_features(problem.features, "hopper");
+  Features others = problem.features;
+  others.softcap = others.alibi = others.dropout = others.max_logit = false;  // which kernels have
+  return sm90::refused_features(others, "hopper");
 }
 
 }  // namespace longspan::hopper

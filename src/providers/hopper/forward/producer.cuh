@@ -75,8 +75,8 @@ class Producer {
     const bool tail = keys < C::kKeys && row + keys < p_.v.rows;
     if (tail) next_tail({static_cast<int>(slot), keys});
     const uint32_t bar = tail ? sm_.tail_full : full;
-    mbarrier_expect_bytes(bar, C::kStageBytes);
-    load_rows(sm_.v + slot * C::kStageBytes, p_.v, bar, C::kKeyBlockBytes,
+    mbarrier_expect_bytes(bar, C::kStageBytesV);
+    load_rows(sm_.v + slot * C::kStageBytesV, p_.v, bar, C::kKeyBlockBytes,
               {.row = row, .head = tile.key_head, .batch = tile.v_batch});
     v_block_ = -1;
   }
@@ -103,7 +103,7 @@ __device__ __forceinline__ void clear_tails(const Shared& sm, int lane) {
     mbarrier_wait(sm.tail_full, number & 1);
     const int slot = sm.tail->slot, valid = sm.tail->valid;
     if (slot < 0) return;
-    clear_rows(sm.v + slot * C::kStageBytes, C::kColumnBlocks, C::kKeyBlockBytes, valid, lane);
+    clear_rows(sm.v + slot * C::kStageBytesV, C::kColumnBlocksV, C::kKeyBlockBytes, valid, lane);
     if (lane == 0) {
       mbarrier_arrive(sm.v_full + slot * 8);
       mbarrier_arrive(sm.tail_empty);

@@ -15,6 +15,7 @@ struct Tile {
   int32_t keys;     // of the entry; 0 where the tile sees none
   int32_t lo, hi;   // query i sees key j when lo <= j - i <= hi
   int32_t q_row, head;
+  int32_t tokens;                                    // number in Terms::tokens
   int32_t block_min, block_max;                      // of keys
   int32_t key_head, k_row, k_batch, v_row, v_batch;  // where the entry's keys begin
 };
@@ -43,7 +44,7 @@ __device__ __forceinline__ void announce(const Parameters& p, volatile Tile& til
   tile.first = b.first, tile.queries = b.queries;
   tile.keys = sees ? b.keys : 0;
   tile.lo = b.lo, tile.hi = b.hi;
-  tile.q_row = b.q_row, tile.head = u.head;
+  tile.q_row = b.q_row, tile.head = u.head, tile.tokens = b.tile;
   tile.block_min = sees ? first / KEYS : 0;
   tile.block_max = sees ? last / KEYS : 0;
   tile.key_head = (u.head + p.group_offset) / p.group;
