@@ -25,6 +25,7 @@ cuuint64_t stride_bytes(int64_t extent, int64_t stride) {
 }  // namespace
 
 bool even(const TensorView& view) {
+  if (view.pages != nullptr) return false;
   return view.batch == 1 || view.stride_batch == view.seq * view.stride_seq;
 }
 

@@ -12,6 +12,7 @@ constexpr int kOctet = 8;  // elements of a thread
 
 struct PackParameters {
   RowView from;
+  const int32_t* pages;  // the entry of `from` that stands for each seq rows; null: they follow
   uint4* to;
   int64_t octets;    // of all rows
   uint32_t per_row;  // octets of a row of one head
@@ -20,6 +21,13 @@ struct PackParameters {
   bool wide;         // whether an octet may be read in one access
 };
 
+__device__ const uint16_t* place(const PackParameters& p, int32_t row, int32_t head) {
+  if (p.pages == nullptr) return p.from.at<uint16_t>(row, head);
+  RowView page = p.from;
+  page.data += p.pages[row / page.seq] * page.stride_batch * int64_t{sizeof(uint16_t)};
+  return page.at<uint16_t>(row % page.seq, head);
+}
+
 __global__ void __launch_bounds__(kThreads) pack_kernel(const __grid_constant__ PackParameters p) {
   const int64_t index = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (index >= p.octets) return;
@@ -27,7 +35,7 @@ __global__ void __launch_bounds__(kThreads) pack_kernel(const __grid_constant__ 
   const auto octet = static_cast<int32_t>(index - unit * p.per_row);
   const auto row = static_cast<int32_t>(unit / p.heads);
   const auto head = static_cast<int32_t>(unit - int64_t{row} * p.heads);
-  const uint16_t* const from = p.from.at<uint16_t>(row, head) + octet * kOctet;
+  const uint16_t* const from = place(p, row, head) + octet * kOctet;
   uint4 words;
   if (p.wide) {
     words = *reinterpret_cast<const uint4*>(from);
@@ -49,11 +57,12 @@ Status load_pack() {
                       "loading the copy of rows for TMA");
 }
 
-Status pack(const TensorView& from, void* to, bool negated, Stream stream) {
+Status pack(const TensorView& from, int64_t rows, void* to, bool negated, Stream stream) {
   const int64_t per_row = from.dim / kOctet;
   const PackParameters p = {.from = row_view(from),
+                            .pages = from.pages,
                             .to = static_cast<uint4*>(to),
-                            .octets = from.rows() * from.heads * per_row,
+                            .octets = rows * from.heads * per_row,
                             .per_row = static_cast<uint32_t>(per_row),
                             .heads = static_cast<uint32_t>(from.heads),
                             .flipped = negated ? 0x80008000u : 0u,

@@ -67,7 +67,7 @@ Refusal refusal(const TileProblem& problem, const Device& device) {
   if (auto decline = refused_dims(problem)) return decline;
   if (auto decline = refused_capacity(problem)) return decline;
   Features others = problem.features;
-  others.softcap = others.alibi = others.dropout = others.max_logit = false;  // which kernels have
+  others.softcap = others.alibi = others.dropout = others.max_logit = others.paged = false;
   return sm90::refused_features(others, "hopper");
 }
 

@@ -73,12 +73,15 @@ bool any_crosses(const TensorView& view, std::span<const PlacedTile> tiles, bool
   });
 }
 
-/// The view that TMA reads: the caller's, or a packed copy of it at `scratch`.
-Result<TensorView> readable(const TensorView& view, std::span<const PlacedTile> tiles, bool keys,
-                            bool negated, void* scratch, Stream stream) {
+/// The view that TMA reads: the caller's, or a packed copy at `scratch` of its first `capacity`
+/// rows, behind which a last page may have more.
+Result<TensorView> readable(const TensorView& view, int64_t capacity,
+                            std::span<const PlacedTile> tiles, bool keys, bool negated,
+                            void* scratch, Stream stream) {
   if (!negated && mappable(view) && !any_crosses(view, tiles, keys)) return view;
-  LONGSPAN_CHECK_OK(pack(view, scratch, negated, stream));
-  return packed_view(scratch, view.dtype, view.rows(), view.heads, view.dim);
+  const int64_t rows = std::min(view.rows(), capacity);
+  LONGSPAN_CHECK_OK(pack(view, rows, scratch, negated, stream));
+  return packed_view(scratch, view.dtype, rows, view.heads, view.dim);
 }
 
 }  // namespace
@@ -86,18 +89,20 @@ Result<TensorView> readable(const TensorView& view, std::span<const PlacedTile> 
 Status HopperPlan::map_inputs(const StagedWork& staged, const ForwardTiles& t, std::byte* workspace,
                               Parameters& p) const {
   const Kernel& kernel = *staged.kernel;
-  LONGSPAN_TRY(const TensorView q,
-               readable(t.q, t.tiles, false, t.scale < 0, workspace + scratch_.q, t.stream));
+  LONGSPAN_TRY(const TensorView q, readable(t.q, problem_.capacity_q, t.tiles, false, t.scale < 0,
+                                            workspace + scratch_.q, t.stream));
   LONGSPAN_TRY(p.q, map_rows(q, kernel.q));
-  if (t.k.rows() == 0) {  // nothing is seen, but something must be mapped
+  if (std::min(t.k.rows(), problem_.capacity_k) ==
+      0) {  // nothing is seen, but something must be mapped
     LONGSPAN_TRY(p.k, map_rows(q, kernel.k));
     LONGSPAN_TRY(p.v, map_rows(q, kernel.v));
     return {};
   }
-  LONGSPAN_TRY(const TensorView k,
-               readable(t.k, t.tiles, true, false, workspace + scratch_.k, t.stream));
-  LONGSPAN_TRY(const TensorView v,
-               readable(t.v, t.tiles, true, false, workspace + scratch_.v, t.stream));
+  const auto keys = [&](const TensorView& view, size_t scratch) {
+    return readable(view, problem_.capacity_k, t.tiles, true, false, workspace + scratch, t.stream);
+  };
+  LONGSPAN_TRY(const TensorView k, keys(t.k, scratch_.k));
+  LONGSPAN_TRY(const TensorView v, keys(t.v, scratch_.v));
   LONGSPAN_TRY(p.k, map_rows(k, kernel.k));
   LONGSPAN_TRY(p.v, map_rows(v, kernel.v));
   return {};

@@ -56,7 +56,6 @@ TEST(HopperRules, Declines) {
        [](auto& p) { p.capacity_q = (int64_t{1} << 25) + 1; }},
       {DeclineCode::kBias, "bias", [](auto& p) { p.features.bias = Bias::kB1; }},
       {DeclineCode::kModification, "modification", [](auto& p) { p.features.modification = "m"; }},
-      {DeclineCode::kPage, "page", [](auto& p) { p.features.paged = true; }},
       {DeclineCode::kDeviceLengths, "device_lengths",
        [](auto& p) { p.features.device_lengths = true; }},
   };
@@ -85,6 +84,7 @@ TEST(HopperRules, Takes) {
       [](auto& p) { p.features.alibi = true; },
       [](auto& p) { p.features.dropout = true; },
       [](auto& p) { p.features.max_logit = true; },
+      [](auto& p) { p.features.paged = true; },
       [](auto& p) { p.capacity_q = p.capacity_k = 0; },
   };
   for (const Change& change : all) {
