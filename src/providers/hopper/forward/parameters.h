@@ -14,8 +14,10 @@ namespace longspan::hopper {
 /// A tensor that TMA reads or writes in boxes of rows of one head.
 struct Mapped {
   CUtensorMap map;
-  int32_t rows = 1;   // of a batch entry
-  int32_t boxes = 1;  // that a tile is made of: one, or one of every 64 columns
+  int32_t rows = 1;        // of a batch entry
+  int32_t box_blocks = 1;  // blocks of 64 columns of a box
+  bool by_blocks =
+      true;  // rows are whole blocks, at which boxes begin; else boxes begin at columns
 };
 
 /// A tensor that threads read and write. Row r is row r % seq of batch entry r / seq; strides count

@@ -37,7 +37,7 @@ class Producer {
 #pragma unroll 1
     for (int g = 0; g < C::kGroups; ++g) {
       load_rows(sm_.q + buffer * C::kQBytes + g * C::kQGroupBytes, p_.q, bar, 8192,
-                coordinates_of(p_.q, row + g * 64, head));
+                coordinates_of(p_.q, row + g * 64, head), 0, C::kColumnBlocks);
     }
   }
 
@@ -54,7 +54,8 @@ class Producer {
       mbarrier_wait(bar + (sm_.k_empty - sm_.k_full), ((step_ >> 1) & 1) ^ 1);
       mbarrier_expect_bytes(bar, C::kStageBytes);
       load_rows(sm_.k + slot * C::kStageBytes, p_.k, bar, C::kKeyBlockBytes,
-                {.row = tile.k_row + i * C::kKeys, .head = tile.key_head, .batch = tile.k_batch});
+                {.row = tile.k_row + i * C::kKeys, .head = tile.key_head, .batch = tile.k_batch}, 0,
+                C::kColumnBlocks);
       ++step_;
       load_v(step_ - 2);
       v_block_ = i;
@@ -77,7 +78,7 @@ class Producer {
     const uint32_t bar = tail ? sm_.tail_full : full;
     mbarrier_expect_bytes(bar, C::kStageBytesV);
     load_rows(sm_.v + slot * C::kStageBytesV, p_.v, bar, C::kKeyBlockBytes,
-              {.row = row, .head = tile.key_head, .batch = tile.v_batch});
+              {.row = row, .head = tile.key_head, .batch = tile.v_batch}, 0, C::kColumnBlocksV);
     v_block_ = -1;
   }
 

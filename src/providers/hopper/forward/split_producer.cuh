@@ -54,7 +54,7 @@ class SplitProducer {
         mbarrier_arrive(sm_.announced);
         mbarrier_expect_bytes(sm_.q_full, C::kQBytes);
         load_rows(sm_.q, p_.q, sm_.q_full, C::kRows * 128,
-                  coordinates_of(p_.q, tile.q_row + tile.first, tile.head));
+                  coordinates_of(p_.q, tile.q_row + tile.first, tile.head), 0, C::kBlocks);
       }
     }
     __syncwarp();
@@ -76,10 +76,7 @@ class SplitProducer {
     const Coordinates c = {
         .row = tile.k_row + block * C::kKeys, .head = tile.key_head, .batch = tile.k_batch};
     mbarrier_expect_bytes(bar, blocks * C::kKBlockBytes);
-#pragma unroll 1
-    for (int i = 0; i < blocks; i += C::kKBox) {
-      load_rows(slot() + i * C::kKBlockBytes, p_.k, bar, C::kKBlockBytes, c, first + i);
-    }
+    load_rows(slot(), p_.k, bar, C::kKBlockBytes, c, first, blocks);
   }
 
   /// BLOCKS blocks of 64 columns, from `first_block` on, of a half of a block's values. What
@@ -96,10 +93,7 @@ class SplitProducer {
     if (lane_ == 0) {
       const Coordinates c = {.row = row, .head = tile.key_head, .batch = tile.v_batch};
       mbarrier_expect_bytes(bar, BLOCKS * C::kVBlockBytes);
-#pragma unroll 1
-      for (int i = 0; i < BLOCKS; i += C::kVBox) {
-        load_rows(slot() + i * C::kVBlockBytes, p_.v, bar, C::kVBlockBytes, c, first_block + i);
-      }
+      load_rows(slot(), p_.v, bar, C::kVBlockBytes, c, first_block, BLOCKS);
     }
     if (!tail) return;
     mbarrier_wait(bar, tails_++ & 1);

@@ -73,18 +73,18 @@ __device__ __forceinline__ Coordinates coordinates_of(const Mapped& tensor, int 
   return {.row = row - batch * tensor.rows, .head = head, .batch = batch};
 }
 
-/// Loads the box of `tensor` that begins at block `first_block` of 64 columns; `box_bytes` are
-/// those of 64 columns.
+/// Loads `blocks` blocks of 64 columns, from number `first` on, of `block_bytes` bytes each.
 __device__ __forceinline__ void load_rows(uint32_t to, const Mapped& tensor, uint32_t bar,
-                                          int box_bytes, Coordinates c, int first_block = 0) {
-  if (tensor.boxes == 1) {
-    c.block = first_block;
-  } else {
-    c.x = first_block * 64;
-  }
+                                          int block_bytes, Coordinates c, int first = 0,
+                                          int blocks = 1) {
 #pragma unroll 1
-  for (int i = 0; i < tensor.boxes; ++i, c.x += 64) {
-    tma_load(to + i * box_bytes, &tensor.map, bar, c);
+  for (int i = 0; i < blocks; i += tensor.box_blocks) {
+    if (tensor.by_blocks) {
+      c.block = first + i;
+    } else {
+      c.x = (first + i) * 64;
+    }
+    tma_load(to + i * block_bytes, &tensor.map, bar, c);
   }
 }
 
