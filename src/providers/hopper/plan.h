@@ -28,6 +28,7 @@ struct StagedWork final : public Staged {
   const Kernel* kernel = nullptr;
   std::vector<Wave> waves;
   cuda::Memory blocks;  // Block
+  cuda::Memory tokens;  // Tokens, where a kernel with terms reads them
 };
 
 class HopperPlan final : public Plan {

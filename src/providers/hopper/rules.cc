@@ -75,7 +75,9 @@ Refusal refusal(const TileProblem& problem, const Device& device) {
   if (auto decline = refused_dims(problem)) return decline;
   if (auto decline = refused_capacity(problem)) return decline;
   if (problem.direction == Direction::kBackward) return refused_backward(problem);
-  return sm90::refused_features(problem.features, "hopper");
+  Features others = problem.features;
+  others.softcap = others.alibi = others.dropout = others.max_logit = others.paged = false;
+  return sm90::refused_features(others, "hopper");
 }
 
 }  // namespace longspan::hopper

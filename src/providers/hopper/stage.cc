@@ -37,12 +37,16 @@ Result<std::shared_ptr<const Staged>> HopperPlan::stage(std::span<const PlacedTi
   const Shape shape = choose_shape(problem_, tiles, multiprocessors_);
   auto staged = std::make_shared<StagedWork>();
   staged->tiles.assign(tiles.begin(), tiles.end());
-  staged->kernel = &kernel_of(shape, problem_.dtype, problem_.features.whole);
+  staged->kernel = &kernel_of(shape, problem_.dtype, problem_.features);
   const Work work =
       make_work(tiles, problem_.features.whole, staged->kernel->rows, staged->kernel->keys);
   staged->waves = work.waves;
   LONGSPAN_TRY(staged->blocks,
                cuda::Memory::copy_of(work.blocks.data(), work.blocks.size() * sizeof(Block)));
+  if (has_terms(problem_.features)) {
+    LONGSPAN_TRY(staged->tokens,
+                 cuda::Memory::copy_of(work.tokens.data(), work.tokens.size() * sizeof(Tokens)));
+  }
   LONGSPAN_CHECK_OK(load(*staged->kernel));
   return std::shared_ptr<const Staged>(std::move(staged));
 }

@@ -24,20 +24,36 @@ TileTable whole_table(std::span<const PlacedTile> tiles) {
                            .queries = t.tile.q.size(),
                            .keys = t.tile.k.size(),
                            .lo = t.tile.band.lo,
-                           .hi = t.tile.band.hi});
+                           .hi = t.tile.band.hi,
+                           .q_begin = t.tile.q.begin,
+                           .q_stride = t.tile.q.stride,
+                           .k_begin = t.tile.k.begin,
+                           .k_stride = t.tile.k.stride,
+                           .sequence = t.tile.sequence,
+                           .shift = t.shift});
   }
   if (!table.tiles.empty()) table.waves = {{.count = table.tiles.size()}};
   return table;
 }
 
-Block block_of(const TableTile& t, int64_t first) {
+Tokens tokens_of(const TableTile& t) {
+  return {.distance = t.q_begin + t.shift - t.k_begin,
+          .q_begin = static_cast<uint32_t>(t.q_begin),
+          .k_begin = static_cast<uint32_t>(t.k_begin),
+          .q_stride = static_cast<int32_t>(t.q_stride),
+          .k_stride = static_cast<int32_t>(t.k_stride),
+          .sequence = static_cast<uint32_t>(t.sequence)};
+}
+
+Block block_of(const TableTile& t, size_t number, int64_t first) {
   return {.q_row = static_cast<int32_t>(t.q_row),
           .k_row = static_cast<int32_t>(t.k_row),
           .first = static_cast<int32_t>(first),
           .queries = static_cast<int32_t>(t.queries),
           .keys = static_cast<int32_t>(t.keys),
           .lo = edge(t.lo),
-          .hi = edge(t.hi)};
+          .hi = edge(t.hi),
+          .tile = static_cast<int32_t>(number)};
 }
 
 /// Keys that some query of the block sees.
@@ -56,7 +72,7 @@ void append(const TileTable& table, const TileWave& tiles, bool whole, int64_t r
     const TableTile& t = table.tiles[i];
     wave.keys += t.keys;
     for (int64_t first = 0; first < t.queries; first += rows) {
-      const Block block = block_of(t, first);
+      const Block block = block_of(t, i, first);
       const Range seen = seen_keys(block, rows);
       if (whole || seen.first < seen.last) work.blocks.push_back(block);
     }
@@ -89,6 +105,7 @@ Work make_work(std::span<const PlacedTile> tiles, bool whole, int64_t rows, int6
   const TileTable table =
       whole ? whole_table(tiles) : cuda::make_tile_table(tiles, cuda::Written::kQueryRows);
   Work work;
+  for (const TableTile& t : table.tiles) work.tokens.push_back(tokens_of(t));
   for (const TileWave& wave : table.waves) append(table, wave, whole, rows, keys, work);
   return work;
 }
