@@ -109,8 +109,8 @@ class ScoreConsumer {
     if (step_ > 0) release_stage();
     accumulators_ready(right_);
     finish<kBefore, 1>(right_);
-    if (PRODUCT == Product::kScores) begin_unit();
     issue<1>(right_, 0);
+    if (PRODUCT == Product::kScores) begin_unit();
     ++step_;
 #pragma unroll 1
     for (int i = 1; i < steps; ++i, ++step_) {
