@@ -117,8 +117,8 @@ struct Pair {
   }
 };
 
-/// In how many slices the pair exchanges heads. More of them, which cost the host time, must be worth
-/// a hundredth of the modelled time.
+/// In how many slices the pair exchanges heads. More of them, which cost the host time, must be
+/// worth a hundredth of the modelled time.
 Status choose_head_slices(Setting& setting, Pair& best, Pricing& pricing) {
   for (const int slices : {2, 4}) {
     Pair pair = best;
