@@ -33,8 +33,9 @@ bool is_16bit(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF1
 
 /// How far apart two lengths are, as a ratio of at least 1.
 double distance(int64_t a, int64_t b) {
-  const auto [least, most] = std::minmax(std::max<int64_t>(a, 1), std::max<int64_t>(b, 1));
-  return static_cast<double>(most) / static_cast<double>(least);
+  const auto least = static_cast<double>(std::max<int64_t>(std::min(a, b), 1));
+  const auto most = static_cast<double>(std::max<int64_t>(std::max(a, b), 1));
+  return most / least;
 }
 
 /// Orders rows that may stand for a case: the best one is the least.
