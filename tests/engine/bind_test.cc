@@ -133,7 +133,8 @@ TEST_F(Bind, WorkspaceOverTensors) {
 }
 
 TEST_F(Bind, OutputsOverInputs) {
-  forward_.o.data = forward_.v.data;
+  forward_.v.data =
+      forward_.o.data;  // which is larger: o in the place of v may meet more behind it
   expect_invalid(bind_forward(), "v and o overlap in memory");
   backward_.dq.data = backward_.q.data;
   expect_invalid(bind_backward(), "q and dq overlap in memory");
