@@ -43,9 +43,11 @@ def longspan_flags(name):
         strategy, *rest = name.removeprefix("longspan:").split(":")
         if strategy not in STRATEGIES:
             raise UnknownArm(f"{name}: '{strategy}' is none of {', '.join(STRATEGIES)}")
+        if len(rest) > 2:
+            raise UnknownArm(f"{name}: nothing may follow the head slices")
         flags = ["--forward", strategy, "--backward", strategy]
         for flag, value in zip(("--communicator", "--head-slices"), rest, strict=False):
-            flags += [flag, value]
+            flags += [flag, value] if value else []
         return flags
     provider = name.split(":")[0]
     if provider == "prepared":  # ENGINE is what the problem's dims choose

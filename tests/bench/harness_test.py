@@ -133,7 +133,7 @@ class Arms(unittest.TestCase):
         self.assertIn("--provider require:prepared ", self.command("prepared:fa4")[0] + " ")
 
     def test_unknown_names_are_refused(self):
-        for name in ("longspan:star", "tensorflow"):
+        for name in ("longspan:star", "longspan:ring:peer:2:x", "tensorflow"):
             with self.assertRaises(arms.UnknownArm):
                 self.command(name)
 
