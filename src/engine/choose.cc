@@ -126,9 +126,10 @@ Status choose_head_slices(Setting& setting, Pair& best, Pricing& pricing) {
     LONGSPAN_CHECK_OK(pair.price(pricing));
     if (pair.seconds() < 0.99 * best.seconds()) {
       best = pair;
-    } else {
-      setting.head_slices = before;
+      continue;
     }
+    setting.head_slices = before;
+    if (pair.seconds() == best.seconds()) break;  // it exchanges none, whatever their number
   }
   return {};
 }
@@ -146,7 +147,8 @@ Status choose_strategies(Setting& setting, const Device& device, const Options& 
   }
   Pricing pricing(setting, options.rates);
   const int ranks = setting.topology.ranks();
-  const bool priced = ranks > 1 && (forward.size() > 1 || backward.size() > 1);
+  const bool slices = options.head_slices == 0 && ranks > 1 && device.is_cuda();
+  const bool priced = ranks > 1 && (forward.size() > 1 || backward.size() > 1 || slices);
   std::optional<Pair> best;
   for (const Strategy* f : forward) {
     for (const Strategy* b : backward) {
@@ -156,10 +158,7 @@ Status choose_strategies(Setting& setting, const Device& device, const Options& 
     }
   }
   if (!best) return {};
-  if (options.head_slices == 0 && ranks > 1 && device.is_cuda()) {
-    LONGSPAN_CHECK_OK(best->price(pricing));
-    LONGSPAN_CHECK_OK(choose_head_slices(setting, *best, pricing));
-  }
+  if (slices) LONGSPAN_CHECK_OK(choose_head_slices(setting, *best, pricing));
   explanation.head_slices = setting.head_slices;
   explanation.forward.strategy = best->forward;
   explanation.backward.strategy = best->backward;

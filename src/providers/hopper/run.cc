@@ -8,25 +8,11 @@
 #include "providers/hopper/maps.h"
 #include "providers/hopper/plan.h"
 #include "providers/hopper/readable.h"
+#include "providers/hopper/staged.h"
 #include "providers/rules.h"
 
 namespace longspan::hopper {
 namespace {
-
-Error invalid(std::string message) {
-  return {ErrorCode::kInvalidArgument, std::move(message), "hopper"};
-}
-
-Result<const StagedWork*> staged_work(const ForwardTiles& t) {
-  const auto* const staged = dynamic_cast<const StagedWork*>(t.staged);
-  if (staged == nullptr) {
-    return invalid(
-        fmt::format("{} tiles were not staged: pass what stage() made of them", t.tiles.size()));
-  }
-  if (std::ranges::equal(staged->tiles, t.tiles)) return staged;
-  return invalid(fmt::format("{} tiles, but other ones ({}) were staged: stage these",
-                             t.tiles.size(), staged->tiles.size()));
-}
 
 /// Hidden scores are -inf before they are scaled, so the factor must be above 0.
 float scale_log2_of(double scale) {
@@ -136,7 +122,7 @@ Status HopperPlan::forward(const ForwardTiles& t, Workspace workspace) const {
   LONGSPAN_CHECK_OK(fits(problem_, t, Carries::kAccumulator));
   if (t.tiles.empty()) return {};
   LONGSPAN_CHECK_OK(fits(workspace, workspace_bytes()));
-  LONGSPAN_TRY(const StagedWork* const staged, staged_work(t));
+  LONGSPAN_TRY(const StagedWork* const staged, staged_as<StagedWork>(t));
   if (staged->waves.empty()) return {};
   const cuda::DeviceScope scope(ordinal_);
   auto* const scratch = static_cast<std::byte*>(workspace.data);

@@ -11,6 +11,7 @@
 #include "providers/hopper/backward/plan.h"
 #include "providers/hopper/backward/row_statistics.h"
 #include "providers/hopper/maps.h"
+#include "providers/hopper/staged.h"
 #include "providers/rules.h"
 
 namespace longspan::hopper {
@@ -24,21 +25,6 @@ struct BackwardPlan::Launch {
 };
 
 namespace {
-
-Error invalid(std::string message) {
-  return {ErrorCode::kInvalidArgument, std::move(message), "hopper"};
-}
-
-Result<const StagedBackward*> staged_backward(const BackwardTiles& t) {
-  const auto* const staged = dynamic_cast<const StagedBackward*>(t.staged);
-  if (staged == nullptr) {
-    return invalid(
-        fmt::format("{} tiles were not staged: pass what stage() made of them", t.tiles.size()));
-  }
-  if (std::ranges::equal(staged->tiles, t.tiles)) return staged;
-  return invalid(fmt::format("{} tiles, but other ones ({}) were staged: stage these",
-                             t.tiles.size(), staged->tiles.size()));
-}
 
 /// Hidden scores are infinite before they are scaled, so the factor must not be 0.
 float scale_log2_of(double scale) {
@@ -199,7 +185,7 @@ Status BackwardPlan::backward(const BackwardTiles& t, Workspace workspace) const
   LONGSPAN_CHECK_OK(fits(problem_, t, Carries::kAccumulator));
   if (t.tiles.empty()) return {};
   LONGSPAN_CHECK_OK(fits(workspace, workspace_bytes()));
-  LONGSPAN_TRY(const StagedBackward* const staged, staged_backward(t));
+  LONGSPAN_TRY(const StagedBackward* const staged, staged_as<StagedBackward>(t));
   if (staged->chunks.empty()) return {};
   const cuda::DeviceScope scope(ordinal_);
   auto* const scratch = static_cast<std::byte*>(workspace.data);
