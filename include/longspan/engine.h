@@ -70,6 +70,9 @@ struct Options {
   /// computed. At most kMostHeadSlices.
   int head_slices = 1;
   bool require_fp32_partials = false;
+  /// Forward's all_gather pulls keys and values inside the launch that computes, where communicator
+  /// and provider can; else they are exchanged before.
+  bool pull = true;
   std::vector<Promise> promises;  // beyond those that problems make
   GuardPolicy guards = GuardPolicy::kReport;
   std::chrono::milliseconds deadline{60000};  // of each wait for a peer

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "engine/pulling.h"
 #include "engine/row_program.h"
 #include "guard/guard.h"
 #include "longspan/engine.h"
@@ -20,6 +21,7 @@ struct Prepared {
   std::vector<std::shared_ptr<const Staged>> staged;  // per part of the attend steps, in order
   std::shared_ptr<const RowProgram> rows;             // null where a direction is not prepared
   std::vector<bool> awaited;                          // awaited_elsewhere(schedule)
+  Pulling pulling;                                    // pulling_of(schedule)
   /// Of the schedule, the plan once a queue, then the guard: multiples of kWorkspaceAlignment each.
   size_t workspace_bytes = 0;
   uint64_t first_hash = 0;   // of rank 0's schedule: equal on every rank

@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "engine/pulling.h"
 #include "plan/select.h"
 
 namespace longspan {
@@ -173,6 +174,19 @@ Status choose_provider(const Setting& setting, Direction direction, const Device
   return {};
 }
 
+/// Forward's all_gather pulls where all can.
+Status choose_pulls(Setting& setting, const Device& device, Selection& forward) {
+  if (setting.forward != "all_gather" || setting.topology.ranks() == 1) return {};
+  if (forward.provider == nullptr) return {};
+  LONGSPAN_TRY(const std::optional<Decline> decline,
+               pull_decline(setting, *forward.provider, device));
+  setting.pulls = !decline;
+  forward.strategy_reason += decline
+                                 ? fmt::format("; its launch does not pull: {}", decline->detail)
+                                 : "; its launch pulls keys and values while it computes";
+  return {};
+}
+
 }  // namespace
 
 Result<Setting> make_setting(const Problem& problem, const Topology& topology, const Device& device,
@@ -194,7 +208,7 @@ Result<Setting> make_setting(const Problem& problem, const Topology& topology, c
 }
 
 Result<Choice> choose(const Problem& problem, const Topology& topology, const Device& device,
-                      const Options& options, PlanCache& cache) {
+                      const Options& options, PlanCache& cache, bool lends) {
   Choice choice;
   Explanation& explanation = choice.explanation;
   Setting& setting = choice.setting;
@@ -212,6 +226,7 @@ Result<Choice> choose(const Problem& problem, const Topology& topology, const De
   setting.backward = explanation.forward_only ? kNoStrategy : explanation.backward.strategy->name;
   LONGSPAN_CHECK_OK(
       choose_provider(setting, Direction::kForward, device, options, cache, explanation.forward));
+  if (lends && options.pull) LONGSPAN_CHECK_OK(choose_pulls(setting, device, explanation.forward));
   if (explanation.forward_only) return choice;
   LONGSPAN_CHECK_OK(
       choose_provider(setting, Direction::kBackward, device, options, cache, explanation.backward));

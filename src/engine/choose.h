@@ -7,8 +7,9 @@
 
 namespace longspan {
 
-/// Pure but for the cache: equal arguments give equal choices on every rank.
+/// Pure but for the cache: equal arguments give equal choices on every rank. `lends`:
+/// Communicator::lends().
 Result<Choice> choose(const Problem& problem, const Topology& topology, const Device& device,
-                      const Options& options, PlanCache& cache);
+                      const Options& options, PlanCache& cache, bool lends = false);
 
 }  // namespace longspan

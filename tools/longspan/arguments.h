@@ -36,6 +36,7 @@ struct Arguments {
   DirectionOptions backward;
   std::string partition = "auto";
   int head_slices = 1;
+  bool no_pull = false;
   std::string promise;  // or empty
   std::string guards = "report";
   std::optional<uint64_t> seed;

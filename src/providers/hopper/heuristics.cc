@@ -56,6 +56,15 @@ Shape choose_shape(const TileProblem& p, std::span<const PlacedTile> tiles, int 
   }
 }
 
+Shape pulling_shape(const TileProblem& p) {
+  switch (kernel_dim(p.dim_qk, p.dim_v)) {
+    case 64: return Shape::kD64Keys160;  // three consumer warpgroups leave too few registers
+    case 96: return Shape::kD96;
+    case 128: return Shape::kD128;
+    default: return Shape::kD192;
+  }
+}
+
 int64_t section_heads(const TileProblem& p, const Wave& wave) {
   constexpr int64_t kSectionBytes = int64_t{32} << 20;
   if (wave.even) return std::min(p.group, p.heads_q);

@@ -26,11 +26,17 @@ struct Extents {
 
 Extents extents(Shape shape);
 
+/// Most columns of the kernels that pull keys and values: wider ones leave no shared memory for it.
+inline constexpr int64_t kMostPullingColumns = 192;
+
 /// Columns of the kernels that serve these dims.
 int64_t kernel_dim(int64_t dim_qk, int64_t dim_v);
 
 Shape choose_shape(const TileProblem& problem, std::span<const PlacedTile> tiles,
                    int multiprocessors);
+
+/// The kernel that pulls keys and values, of up to kMostPullingColumns.
+Shape pulling_shape(const TileProblem& problem);
 
 /// Query heads whose blocks are computed together: those of one key head where blocks cost about
 /// the same, else of as many as keep their keys and values in the L2 cache.

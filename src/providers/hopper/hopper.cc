@@ -17,6 +17,12 @@ Verdict Hopper::consider(const TileProblem& problem, const Device& device) const
   return Offer{.detail = fmt::format("sm_90a kernels of {} columns, FP32 partial results", dim)};
 }
 
+Verdict Hopper::consider_pulls(const TileProblem& problem, const Device& device) const {
+  if (auto decline = hopper::refusal(problem, device)) return *decline;
+  if (auto decline = hopper::pull_refusal(problem)) return *decline;
+  return Offer{.detail = "keys and values are pulled by the launch that reads them"};
+}
+
 Result<std::shared_ptr<const Plan>> Hopper::prepare(const TileProblem& problem,
                                                     const Device& device) const {
   LONGSPAN_CHECK_OK(preparable(hopper::refusal(problem, device)));

@@ -16,6 +16,7 @@ class Hopper final : public Provider {
   }
   Result<std::string> identity(const Device& device) const override;
   Verdict consider(const TileProblem& problem, const Device& device) const override;
+  Verdict consider_pulls(const TileProblem& problem, const Device& device) const override;
   Result<std::shared_ptr<const Plan>> prepare(const TileProblem& problem,
                                               const Device& device) const override;
 };

@@ -69,4 +69,18 @@ Refusal refusal(const TileProblem& problem, const Device& device) {
   return sm90::refused_features(problem.features, "hopper");
 }
 
+Refusal pull_refusal(const TileProblem& p) {
+  if (!p.features.whole) {
+    return Decline{DeclineCode::kPull,
+                   "merged results are added to keys that are there; pulling "
+                   "launches write whole ones"};
+  }
+  const int64_t dim = kernel_dim(p.dim_qk, p.dim_v);
+  if (dim <= kMostPullingColumns) return std::nullopt;
+  return Decline{DeclineCode::kPull,
+                 fmt::format("kernels of {} columns leave no shared memory for keys on their way; "
+                             "those of up to {} do",
+                             dim, kMostPullingColumns)};
+}
+
 }  // namespace longspan::hopper

@@ -96,7 +96,8 @@ Result<Parameters> HopperPlan::parameters_of(const StagedWork& staged, const For
   return p;
 }
 
-Status HopperPlan::launch(const StagedWork& staged, Parameters& p, Stream stream) const {
+Status HopperPlan::launch(const StagedWork& staged, Parameters& p, int blocks,
+                          Stream stream) const {
   cudaLaunchConfig_t config = {};
   config.blockDim = dim3(static_cast<unsigned>(staged.kernel->threads));
   config.dynamicSmemBytes = static_cast<size_t>(staged.kernel->shared_bytes);
@@ -106,7 +107,7 @@ Status HopperPlan::launch(const StagedWork& staged, Parameters& p, Stream stream
     p.count = static_cast<int32_t>(wave.count);
     p.units = p.count * p.heads;
     p.section_heads = static_cast<int32_t>(section_heads(problem_, wave));
-    config.gridDim = dim3(static_cast<unsigned>(std::min(multiprocessors_, p.units)));
+    config.gridDim = dim3(static_cast<unsigned>(std::min(blocks, p.units)));
     void* arguments[] = {&p};
     LONGSPAN_CHECK_OK(cuda::status(cudaLaunchKernelExC(&config, staged.kernel->entry, arguments),
                                    "launching a forward kernel of hopper"));
@@ -122,9 +123,15 @@ Status HopperPlan::forward(const ForwardTiles& t, Workspace workspace) const {
   if (staged->waves.empty()) return {};
   const cuda::DeviceScope scope(ordinal_);
   auto* const scratch = static_cast<std::byte*>(workspace.data);
+  const bool pulls = staged->kernel->pull_bytes > 0;
+  if (pulls != (t.pulled != nullptr)) {
+    return invalid(pulls ? "tiles were staged to pull keys, and there are no loans to pull from"
+                         : "tiles were staged for keys that are there: use stage_pulled()");
+  }
+  if (pulls) return forward_pulling(*staged, t, scratch);
   LONGSPAN_TRY(Parameters p, parameters_of(*staged, t, scratch));
   LONGSPAN_CHECK_OK(cuda::fill_on_device(p.counter, 0, sizeof(uint32_t), t.stream));
-  return launch(*staged, p, t.stream);
+  return launch(*staged, p, multiprocessors_, t.stream);
 }
 
 Status HopperPlan::backward(const BackwardTiles&, Workspace) const {

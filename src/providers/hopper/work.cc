@@ -32,14 +32,15 @@ TileTable whole_table(std::span<const PlacedTile> tiles) {
   return table;
 }
 
-Block block_of(const TableTile& t, int64_t first) {
+Block block_of(const TableTile& t, size_t number, int64_t first) {
   return {.q_row = static_cast<int32_t>(t.q_row),
           .k_row = static_cast<int32_t>(t.k_row),
           .first = static_cast<int32_t>(first),
           .queries = static_cast<int32_t>(t.queries),
           .keys = static_cast<int32_t>(t.keys),
           .lo = edge(t.lo),
-          .hi = edge(t.hi)};
+          .hi = edge(t.hi),
+          .tile = static_cast<int32_t>(number)};
 }
 
 /// Keys that some query of the block sees.
@@ -58,7 +59,7 @@ void append(const TileTable& table, const TileWave& tiles, bool whole, int64_t r
     const TableTile& t = table.tiles[i];
     wave.keys += t.keys;
     for (int64_t first = 0; first < t.queries; first += rows) {
-      const Block block = block_of(t, first);
+      const Block block = block_of(t, i, first);
       const Range seen = seen_keys(block, rows);
       if (whole || seen.first < seen.last) work.blocks.push_back(block);
     }

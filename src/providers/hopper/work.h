@@ -17,7 +17,7 @@ struct alignas(16) Block {
   int32_t first = 0;              // query of the tile that the block begins with
   int32_t queries = 0, keys = 0;  // of the tile
   int32_t lo = 0, hi = 0;         // query i sees key j of the tile when lo <= j - i <= hi
-  int32_t unused = 0;
+  int32_t tile = 0;               // its number, those without queries left out
   bool operator==(const Block&) const = default;
 };
 
