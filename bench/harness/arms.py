@@ -40,11 +40,12 @@ def longspan_flags(name):
     if name == "longspan":
         return []
     if name.startswith("longspan:"):
-        strategy, _, communicator = name.removeprefix("longspan:").partition(":")
+        strategy, communicator, provider = (name.split(":") + ["", ""])[1:4]
         if strategy not in STRATEGIES:
             raise UnknownArm(f"{name}: '{strategy}' is none of {', '.join(STRATEGIES)}")
         flags = ["--forward", strategy, "--backward", strategy]
-        return flags + (["--communicator", communicator] if communicator else [])
+        flags += ["--communicator", communicator] if communicator else []
+        return flags + (["--provider", f"require:{provider}"] if provider else [])
     provider = name.split(":")[0]
     if provider == "prepared":  # ENGINE is what the problem's dims choose
         return ["--provider", "require:prepared"]
