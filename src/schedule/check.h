@@ -115,7 +115,7 @@ Status check_messages(std::span<const Schedule> schedules);
 /// other communicator.
 Status check_in_order(std::span<const Schedule> schedules);
 /// All ranks: who pulls from a rank is a reader there, and what it reads needs no transfer.
-Status check_pulls(std::span<const Schedule> schedules);
+Status check_pulls(const Setting& setting, std::span<const Schedule> schedules);
 /// All ranks: the tiles are every visible pair of every head exactly once.
 Status check_coverage(const Setting& setting, std::span<const Schedule> schedules);
 

@@ -8,13 +8,17 @@
 namespace longspan::proof {
 namespace {
 
-/// Whom the pull steps of a rank read.
-std::set<int> lenders_of(const Schedule& schedule) {
+/// Whom the pull step of a rank reads. Nothing else reads peers.
+Result<std::set<int>> lenders_of(const Schedule& schedule) {
   std::set<int> lenders;
-  for (const Step& step : schedule.steps) {
-    for (const Copy& copy : step.copies) {
+  for (size_t i = 0; i < schedule.steps.size(); ++i) {
+    for (const Copy& copy : schedule.steps[i].copies) {
       const Buffer& source = buffer_of(schedule, copy.src);
-      if (source.space == Space::kPeer) lenders.insert(source.peer);
+      if (source.space != Space::kPeer) continue;
+      lenders.insert(source.peer);
+      if (schedule.steps[i].kind == StepKind::kPull) continue;
+      return defect(schedule, static_cast<StepId>(i), copy.src,
+                    "a peer's memory is read by pull steps alone");
     }
   }
   return lenders;
@@ -24,8 +28,11 @@ std::set<int> lenders_of(const Schedule& schedule) {
 Result<StepId> pull_of(const Schedule& schedule) {
   StepId found = kNone;
   for (size_t i = 0; i < schedule.steps.size(); ++i) {
-    if (schedule.steps[i].kind != StepKind::kPull) continue;
     const auto id = static_cast<StepId>(i);
+    if (schedule.steps[i].kind != StepKind::kPull) {
+      if (schedule.steps[i].readers.empty()) continue;
+      return defect(schedule, id, kNone, "readers belong to pull steps");
+    }
     if (found != kNone) return defect(schedule, id, kNone, "a second pull");
     found = id;
   }
@@ -56,11 +63,11 @@ Status check_lending(const Schedule& schedule, StepId pull) {
 
 }  // namespace
 
-Status check_pulls(std::span<const Schedule> schedules) {
+Status check_pulls(const Setting& setting, std::span<const Schedule> schedules) {
   for (const Schedule& schedule : schedules) {
     LONGSPAN_TRY(const StepId pull, pull_of(schedule));
-    if (pull == kNone && !lenders_of(schedule).empty()) {
-      return defect(schedule, kNone, kNone, "reads lent memory without a pull");
+    if (pull != kNone && !setting.pulls) {
+      return defect(schedule, pull, kNone, "pulls are not allowed");
     }
     if (pull != kNone) LONGSPAN_CHECK_OK(check_lending(schedule, pull));
   }
@@ -69,8 +76,9 @@ Status check_pulls(std::span<const Schedule> schedules) {
     const std::vector<int> readers =
         pull == kNone ? std::vector<int>() : step_of(lender, pull).readers;
     for (const Schedule& reader : schedules) {
+      LONGSPAN_TRY(const std::set<int> lenders, lenders_of(reader));
       const bool told = std::count(readers.begin(), readers.end(), reader.rank) == 1;
-      const bool reads = lenders_of(reader).contains(lender.rank);
+      const bool reads = lenders.contains(lender.rank);
       if (told == reads) continue;
       return defect(lender, pull, kNone,
                     fmt::format("rank {} {} it", reader.rank,

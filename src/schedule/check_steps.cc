@@ -72,8 +72,6 @@ class StepCheck {
     if (step_.copies.empty() == is_copy_kind(step_.kind) && !(pulls && !step_.readers.empty())) {
       return fail("copies belong to copy steps");
     }
-    if (!pulls && !step_.readers.empty()) return fail("readers belong to pull steps");
-    if (pulls && !setting_.pulls) return fail("pulls are not allowed");
     if (step_.fills.empty() == is_fill_kind(step_.kind)) {
       return fail("fills belong to fill and sink steps");
     }
@@ -235,9 +233,6 @@ class StepCheck {
                   copy.dst);
     }
     if (step_.kind == StepKind::kDelta) return {};
-    if (src.space == Space::kPeer && step_.kind != StepKind::kPull) {
-      return fail("a peer's memory is read by pull steps alone", copy.src);
-    }
     if (src.quantity != dst.quantity) {
       return fail(fmt::format("moves {} to {}", name(src.quantity), name(dst.quantity)), copy.dst);
     }

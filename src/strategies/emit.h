@@ -87,9 +87,9 @@ struct Emission {
   std::vector<MemberRows> q_members, k_members;  // of the group; empty when ways is 1
   Builder builder;
   std::vector<std::pair<RegionId, RegionId>> exchanges;  // send, recv of each slice, both ways
-  bool pulls;   // forward: attend brings the keys of all ranks itself
-  Meeting own;  // where the rows that attend works on meet: with all ranks' keys where it pulls
-  bool whole_o;          // forward writes its results instead of adding to them
+  bool pulls;    // forward: attend brings the keys of all ranks itself
+  Meeting own;   // where the rows that attend works on meet: with all ranks' keys where it pulls
+  bool whole_o;  // forward writes its results instead of adding to them
   bool whole_gradients;  // and so does backward (Features::whole)
   std::map<Quantity, BufferId> operands;
 };

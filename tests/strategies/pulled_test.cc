@@ -137,7 +137,15 @@ TEST(Pulled, WrongOnesAreFound) {
          for (Buffer& b : s.buffers) b.peer = b.space == Space::kPeer ? 1 : b.peer;
        }},
       {"before", [](Schedule& s) { s.steps[1].copies.pop_back(); }},
-      {"pull steps alone", [](Schedule& s) { s.steps[0].copies[0] = s.steps[1].copies[0]; }},
+      {"pull steps alone",
+       [](Schedule& s) {
+         s.steps.push_back({.kind = StepKind::kUnpack, .copies = {s.steps[1].copies[0]}});
+       }},
+      {"rows lie otherwise",
+       [](Schedule& s) {
+         s.steps[0].copies.push_back(s.steps[1].copies[0]);
+         s.steps[1].copies.erase(s.steps[1].copies.begin());
+       }},
       {"pulls are not allowed", [](Schedule&) {}},
   };
   for (const Corruption& corruption : corruptions) {
