@@ -142,8 +142,8 @@ struct ForwardTiles {
   /// are not there: their rows are never read as values, and stay as they are.
   ActualLengths lengths = {};
   /// Keys and values are not there yet: the launch brings the rows that stage_pulled() was told of,
-  /// computes with what has arrived, and sets the words of all loans when it has read them. Own rows
-  /// may be read where they are. k and v are memory for the gathered rows.
+  /// computes with what has arrived, and sets the words of all loans when it has read them. Own
+  /// rows may be read where they are. k and v are memory for the gathered rows.
   const PulledKeys* pulled = nullptr;
 };
 

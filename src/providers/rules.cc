@@ -263,10 +263,11 @@ Status fits(Workspace workspace, size_t needed) {
 }
 
 Verdict Provider::consider_pulls(const TileProblem&, const Device&) const {
-  return Decline{DeclineCode::kPull,
-                 fmt::format("{} computes keys and values that are there; hopper can pull them from "
-                             "other ranks while it computes",
-                             name())};
+  return Decline{
+      DeclineCode::kPull,
+      fmt::format("{} computes keys and values that are there; hopper can pull them from "
+                  "other ranks while it computes",
+                  name())};
 }
 
 Result<std::shared_ptr<const Staged>> Plan::stage_pulled(std::span<const PlacedTile>,

@@ -61,7 +61,8 @@ Shape pulling_shape(const TileProblem& p) {
     case 64: return Shape::kD64Keys160;  // three consumer warpgroups leave too few registers
     case 96: return Shape::kD96;
     case 128: return Shape::kD128;
-    default: return Shape::kD192;
+    case 192: return Shape::kD192;
+    default: return Shape::kD256;
   }
 }
 

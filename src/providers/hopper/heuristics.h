@@ -26,8 +26,8 @@ struct Extents {
 
 Extents extents(Shape shape);
 
-/// Most columns of the kernels that pull keys and values: wider ones leave no shared memory for it.
-inline constexpr int64_t kMostPullingColumns = 192;
+/// Most columns of the kernels that pull keys and values: wider ones leave no warp for it.
+inline constexpr int64_t kMostPullingColumns = 256;
 
 /// Columns of the kernels that serve these dims.
 int64_t kernel_dim(int64_t dim_qk, int64_t dim_v);

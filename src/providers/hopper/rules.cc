@@ -78,7 +78,7 @@ Refusal pull_refusal(const TileProblem& p) {
   const int64_t dim = kernel_dim(p.dim_qk, p.dim_v);
   if (dim <= kMostPullingColumns) return std::nullopt;
   return Decline{DeclineCode::kPull,
-                 fmt::format("kernels of {} columns leave no shared memory for keys on their way; "
+                 fmt::format("kernels of {} columns leave no warp that could pull; "
                              "those of up to {} do",
                              dim, kMostPullingColumns)};
 }

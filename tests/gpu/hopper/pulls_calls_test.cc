@@ -172,7 +172,7 @@ bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
 }
 
 class HopperPulls : public ::testing::TestWithParam<int64_t> {};
-INSTANTIATE_TEST_SUITE_P(Dims, HopperPulls, ::testing::Values(64, 72, 96, 128, 192));
+INSTANTIATE_TEST_SUITE_P(Dims, HopperPulls, ::testing::Values(64, 72, 96, 128, 192, 256));
 
 TEST_P(HopperPulls, AreRightInAnyOrderOfArrival) {
   for (const DType dtype : {DType::kBF16, DType::kF16}) {

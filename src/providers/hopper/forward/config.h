@@ -6,7 +6,10 @@
 namespace longspan::hopper {
 
 /// Bytes of each of four units, of KiB that stages leave over.
-constexpr int pull_unit_bytes(int stages_kib) { return 225 - stages_kib >= 32 ? 8192 : 2048; }
+constexpr int pull_unit_bytes(int stages_kib) {
+  const int left = 225 - stages_kib;
+  return left >= 32 ? 8192 : left >= 8 ? 2048 : 0;
+}
 
 /// GROUPS warpgroups of 64 queries each against blocks of KEYS keys. MERGES: O and LSE are FP32 and
 /// merged into what is there; else O is whole and of type T. PULLS: the launch brings keys and
@@ -29,7 +32,8 @@ struct Config {
   static constexpr int kQGroupBytes = 64 * kColumnBlocks * 128, kQBytes = GROUPS * kQGroupBytes;
   static constexpr int kKeyBlockBytes = KEYS * 128, kStageBytes = kColumnBlocks * kKeyBlockBytes;
   static constexpr int kStagesBytes = Q_BUFFERS * kQBytes + 4 * kStageBytes;
-  /// Bytes on their way from other ranks, in shared memory that is left over.
+  /// Bytes on their way from other ranks, in shared memory that is left over; where nothing is, in
+  /// registers.
   static constexpr int kPullUnits = 4, kPullBytes = pull_unit_bytes(kStagesBytes / 1024);
   static constexpr int kSharedBytes = kStagesBytes + 1024 + (PULLS ? kPullUnits * kPullBytes : 0);
   // NOTE: ptxas gives each branch its own limit: watch spills and C7512, C7515 when these change.

@@ -18,7 +18,7 @@ struct Kernel {
   int rows = 0, keys = 0;  // queries of a block of threads, keys of a step
   int shared_bytes = 0;    // dynamic ones
   Box q, k, v;
-  int pull_bytes = 0;      // of a unit that it moves from other ranks; 0: it moves none
+  int pull_bytes = 0;     // of a unit that it moves from other ranks; 0: it moves none
   bool stages_o = false;  // whole results leave by TMA in boxes like Q's, where it can reach them
 };
 

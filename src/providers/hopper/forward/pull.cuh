@@ -15,13 +15,47 @@ struct PullShared {
   uint32_t units, full;
 };
 
-/// One thread. Ends when this block's units have been published, the last block's when all lenders
-/// have been told.
+/// What all that pull have in common: lenders whose memory may be read, and the end.
+class Lenders {
+ public:
+  __device__ __forceinline__ explicit Lenders(const PullParameters& p) : p_(p) {}
+
+  /// The source of a unit, once it may be read.
+  __device__ __forceinline__ const char* source(const PullUnit& unit) {
+    const Loan& loan = p_.loans[unit.loan];
+    if (unit.loan < p_.loan_count && !(ready_ >> unit.loan & 1)) {
+      wait_word<Scope::kSystem>(loan.ready, 1);
+      ready_ |= 1u << unit.loan;
+    }
+    return static_cast<const char*>(loan.data) + unit.src;
+  }
+  __device__ __forceinline__ char* target(const PullUnit& unit) const {
+    return p_.gathered[unit.loan & 1] + unit.dst;
+  }
+  __device__ __forceinline__ void publish(const PullUnit& unit) const {
+    add_release(p_.arrived + unit.piece);
+  }
+  /// One of `pullers` has read all. The last one's turn: nobody reads the loans any more.
+  __device__ __forceinline__ void finish(uint32_t pullers) const {
+    if (add_and_acquire(p_.finished) + 1 != pullers) return;
+    for (int i = 0; i < p_.loan_count; ++i) {
+      store_release_system(p_.loans[i].ready, 0);  // before the lender may set it again
+      store_release_system(p_.loans[i].done, 1);
+    }
+  }
+
+ private:
+  const PullParameters& p_;
+  uint32_t ready_ = 0;  // loans known to be
+};
+
+/// One thread, by bulk copies through shared memory. Ends when this block's units have been
+/// published.
 template <class C>
 class Puller {
  public:
   __device__ __forceinline__ Puller(const PullParameters& p, const PullShared& sm)
-      : p_(p), sm_(sm) {}
+      : p_(p), sm_(sm), lenders_(p) {}
 
   __device__ __forceinline__ void run() {
 #pragma unroll 1
@@ -32,8 +66,7 @@ class Puller {
       const PullUnit& unit = p_.pull_units[number(n)];
       const uint32_t slot = n % C::kPullUnits;
       mbarrier_wait(sm_.full + slot * 8, n / C::kPullUnits & 1);
-      bulk_store(p_.gathered[unit.loan & 1] + unit.dst, sm_.units + slot * C::kPullBytes,
-                 unit.bytes);
+      bulk_store(lenders_.target(unit), sm_.units + slot * C::kPullBytes, unit.bytes);
       tma_store_commit();
       tma_store_wait_but_one();
       if (n == 0) continue;
@@ -44,7 +77,7 @@ class Puller {
       tma_store_wait();
       publish(n - 1);
     }
-    finish();
+    lenders_.finish(gridDim.x);
   }
 
  private:
@@ -54,36 +87,52 @@ class Puller {
   __device__ __forceinline__ void load(int n) {
     if (number(n) >= p_.pull_count) return;
     const PullUnit& unit = p_.pull_units[number(n)];
-    const Loan& loan = p_.loans[unit.loan];
-    if (unit.loan < p_.loan_count && !(ready_ >> unit.loan & 1)) {
-      wait_word<Scope::kSystem>(loan.ready, 1);
-      fence_proxy();
-      ready_ |= 1u << unit.loan;
-    }
+    const char* const from = lenders_.source(unit);
+    fence_proxy();
     const uint32_t slot = n % C::kPullUnits, bar = sm_.full + slot * 8;
     mbarrier_expect_bytes(bar, unit.bytes);
-    bulk_load(sm_.units + slot * C::kPullBytes, static_cast<const char*>(loan.data) + unit.src,
-              unit.bytes, bar);
+    bulk_load(sm_.units + slot * C::kPullBytes, from, unit.bytes, bar);
   }
 
   __device__ __forceinline__ void publish(int n) const {
     fence_proxy();
-    add_release(p_.arrived + p_.pull_units[number(n)].piece);
-  }
-
-  /// The last block's turn: nobody reads the loans any more.
-  __device__ __forceinline__ void finish() const {
-    if (add_and_acquire(p_.finished) + 1 != gridDim.x) return;
-    for (int i = 0; i < p_.loan_count; ++i) {
-      store_release_system(p_.loans[i].ready, 0);  // before the lender may set it again
-      store_release_system(p_.loans[i].done, 1);
-    }
+    lenders_.publish(p_.pull_units[number(n)]);
   }
 
   const PullParameters& p_;
   const PullShared& sm_;
-  uint32_t ready_ = 0;  // loans known to be
+  Lenders lenders_;
 };
+
+/// Two warps of a block of threads, through registers; `me` counts them.
+__device__ __forceinline__ void pull_by_warps(const PullParameters& p, int me, int lane) {
+  constexpr int kWarps = 2, kAtOnce = 4, kStride = 32 * 16;
+  Lenders lenders(p);
+#pragma unroll 1
+  for (int i = blockIdx.x * kWarps + me; i < p.pull_count; i += gridDim.x * kWarps) {
+    const PullUnit unit = p.pull_units[i];
+    const char* const from = lenders.source(unit);
+    char* const to = lenders.target(unit);
+#pragma unroll 1
+    for (int at = lane * 16; at < unit.bytes; at += kAtOnce * kStride) {
+      uint4 data[kAtOnce];
+#pragma unroll
+      for (int j = 0; j < kAtOnce; ++j) {
+        if (at + j * kStride < unit.bytes) data[j] = load_once(from + at + j * kStride);
+      }
+#pragma unroll
+      for (int j = 0; j < kAtOnce; ++j) {
+        if (at + j * kStride < unit.bytes) {
+          *reinterpret_cast<uint4*>(to + at + j * kStride) = data[j];
+        }
+      }
+    }
+    __syncwarp();
+    if (lane == 0) lenders.publish(unit);
+  }
+  __syncwarp();
+  if (lane == 0) lenders.finish(gridDim.x * kWarps);
+}
 
 /// What a producer knows of the pieces of gathered rows.
 class Arrivals {

@@ -32,15 +32,25 @@ __device__ __forceinline__ void add_release(uint32_t* word) {
 /// The word before.
 __device__ __forceinline__ uint32_t add_and_acquire(uint32_t* word) {
   uint32_t before;
-  asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(word) : "memory");
+  asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;"
+               : "=r"(before)
+               : "l"(word)
+               : "memory");
   return before;
 }
 __device__ __forceinline__ void store_release_system(uint32_t* word, uint32_t value) {
   asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
 }
-/// Orders accesses by TMA and bulk copies with the ordinary ones of this thread.
-__device__ __forceinline__ void fence_proxy() {
-  asm volatile("fence.proxy.async;" ::: "memory");
+/// 16 bytes that nobody reads again.
+__device__ __forceinline__ uint4 load_once(const char* from) {
+  uint4 x;
+  asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+               : "l"(from)
+               : "memory");
+  return x;
 }
+/// Orders accesses by TMA and bulk copies with the ordinary ones of this thread.
+__device__ __forceinline__ void fence_proxy() { asm volatile("fence.proxy.async;" ::: "memory"); }
 
 }  // namespace longspan::hopper
