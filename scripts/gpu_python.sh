@@ -77,6 +77,7 @@ run torch "$torch" "${tests[@]}" test_torch_gpu.py
 run modes "$torch" "${tests[@]}" test_torch_modes_gpu.py
 run ranks "$torch" "${tests[@]}" test_ranks_gpu.py
 run jax "$jax" "${tests[@]}" test_jax_gpu.py
+run jax_axis "$jax" "${tests[@]}" test_jax_axis_gpu.py
 wait
 # Alone, as they measure time.
 commit=${LONGSPAN_COMMIT:-$(git rev-parse HEAD 2> /dev/null || echo unknown)}

@@ -42,6 +42,7 @@ PUBLIC_OWNER = {
     "communicator.h": "comm",
     "schedule.h": "schedule",
     "engine.h": "plan",
+    "routing_table.h": "plan",
     "plan_record.h": "engine",
     "c_api.h": "engine",
     "longspan.h": "engine",
@@ -50,8 +51,8 @@ PUBLIC_OWNER = {
 # Third-party headers, by prefix, and the folders that wrap them.
 THIRD_PARTY = {
     "fmt/": ["src", "tools", "tests", "bench"],
-    "nlohmann/": ["src/schedule", "src/engine", "src/providers/prepared", "tools", "tests",
-                  "bench"],
+    "nlohmann/": ["src/schedule", "src/plan", "src/engine", "src/providers/prepared", "tools",
+                  "tests", "bench"],
     # A test is a program that has initialised MPI itself.
     "mpi.h": ["src/comm/mpi", "tests/comm"],
     "hwy/": ["src/providers/cpu", "tests/providers"],
@@ -59,7 +60,8 @@ THIRD_PARTY = {
     "cuda.h": ["src/cuda", "src/providers/hopper"],
     "nccl.h": ["src/comm/nccl"],
     "cuda_": ["src/cuda", "src/providers/cuda", "src/providers/cudnn", "src/providers/hopper",
-              "src/providers/prepared", "src/guard", "tests/gpu", "tools/longspan"],
+              "src/providers/prepared", "src/providers/rows", "src/guard", "tests/gpu",
+              "tools/longspan"],
     "nvtx3/": ["src/cuda"],
     "cudnn_frontend": ["src/providers/cudnn", "tests/gpu/cudnn"],
     "tvm/ffi/": ["src/providers/prepared", "tests/providers/prepared", "bindings/python/native"],

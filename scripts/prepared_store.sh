@@ -5,7 +5,7 @@ cd "$(dirname "$0")/.."
 
 usage() {
   cat <<'TEXT'
-usage: scripts/prepared_store.sh [--python PYTHON] [--jobs N] [--pack]
+usage: scripts/prepared_store.sh [--python PYTHON] [--jobs N] [--calibration] [--pack]
 
 Compiles kernels of FlashAttention-4 and FROST for the problems of tests/gpu/prepared into
 build/store, with the run-time libraries beside them. What is there stays.
@@ -13,6 +13,7 @@ build/store, with the run-time libraries beside them. What is there stays.
   --python PYTHON  an interpreter with the packages that longspan.prepare names (default: an
                    environment in build/prepared-python, which is made, several GB)
   --jobs N         builds at a time (default 2)
+  --calibration    also for the problems that longspan bench --calibrate times (half an hour)
   --pack           also write build/store.tar.xz, to carry to a machine with a GPU: unpack it in
                    build/ there
 TEXT
@@ -21,10 +22,12 @@ TEXT
 python=
 jobs=2
 pack=0
+calibration=0
 while [ $# -gt 0 ]; do
   case "$1" in
     --python) python=${2:?--python takes an interpreter}; shift 2 ;;
     --jobs) jobs=${2:?--jobs takes a number}; shift 2 ;;
+    --calibration) calibration=1; shift ;;
     --pack) pack=1; shift ;;
     -h | --help) usage; exit 0 ;;
     *) echo "prepared_store.sh: unknown argument '$1'; see scripts/prepared_store.sh --help" >&2
@@ -35,8 +38,9 @@ done
 if [ -z "$python" ]; then
   python=$PWD/build/prepared-python/bin/python
   [ -x "$python" ] || python3 -m venv build/prepared-python
-  "$python" -m pip --disable-pip-version-check install --quiet --pre flash-attn-4==4.0.0b36 \
-    nvidia-cutlass-dsl==4.8.1 nvidia-cudnn-frontend==1.32.0 apache-tvm-ffi==0.1.15.post2 torch
+  mapfile -t packages < <(awk '!/^#/ {print $2 "==" $3}' \
+    bindings/python/longspan/prepare/packages.txt)
+  "$python" -m pip --disable-pip-version-check install --quiet --pre "${packages[@]}" torch
 fi
 
 # The package by itself: what it stands in needs the native library, and has a folder torch.
@@ -58,6 +62,9 @@ problems=(
   "dtype=bf16 heads=4/2 dim=512 lengths=320 mask=causal"
   "dtype=bf16 heads=16/8 dim=512 lengths=4096 mask=causal"
 )
+if [ "$calibration" -eq 1 ]; then
+  mapfile -t -O "${#problems[@]}" problems < <(grep -v '^#' tools/longspan/calibration_cases.txt)
+fi
 wanted=()
 for problem in "${problems[@]}"; do wanted+=(--for "$problem"); done
 store=$PWD/build/store

@@ -34,7 +34,8 @@ install_torch() {
   rm -rf "$home/wheel"
   "$home/venv/bin/python" -m pip --disable-pip-version-check wheel --quiet --no-deps \
     --wheel-dir "$home/wheel" .
-  "${pip[@]}" apache-tvm-ffi==0.1.15.post2
+  "${pip[@]}" "$(awk '$2 == "apache-tvm-ffi" {print $2 "==" $3}' \
+    bindings/python/longspan/prepare/packages.txt)"
   "${pip[@]}" --force-reinstall --no-deps "$home"/wheel/longspan-*.whl
 } >&2
 echo "$PWD/$home/venv/bin/python"

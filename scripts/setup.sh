@@ -61,7 +61,8 @@ nvdisasm_sha256=5a7acf77c55d6d2911ed6155d4d5bc156ffadf9df7a68a89b0c1155f4b13688c
 jaxlib_version=0.10.2
 jaxlib_sha256=1faca3c5d4662cb4a6130a68105d68bb520764817e165d6eebfd6786c0d1f30f
 xla_ffi_dir=build/deps/xla-ffi-$jaxlib_version
-tvm_ffi_version=0.1.15.post2
+tvm_ffi_version=$(awk '$2 == "apache-tvm-ffi" {print $3}' \
+  bindings/python/longspan/prepare/packages.txt)
 tvm_ffi_sha256=8ecebe749834f6ac0f2693d5964acf9ac75d0bc26e6ba64c46eb7ab00ea50fac
 tvm_ffi_dir=build/deps/tvm-ffi-$tvm_ffi_version
 

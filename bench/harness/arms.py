@@ -40,12 +40,15 @@ def longspan_flags(name):
     if name == "longspan":
         return []
     if name.startswith("longspan:"):
-        strategy, communicator, provider = (name.split(":") + ["", ""])[1:4]
+        strategy, *rest = name.removeprefix("longspan:").split(":")
         if strategy not in STRATEGIES:
             raise UnknownArm(f"{name}: '{strategy}' is none of {', '.join(STRATEGIES)}")
         flags = ["--forward", strategy, "--backward", strategy]
-        flags += ["--communicator", communicator] if communicator else []
-        return flags + (["--provider", f"require:{provider}"] if provider else [])
+        flags += ["--communicator", rest[0]] if rest else []
+        for value in rest[1:]:  # head slices, or a provider
+            flags += ["--head-slices", value] if value.isdigit() else ["--provider",
+                                                                       f"require:{value}"]
+        return flags
     provider = name.split(":")[0]
     if provider == "prepared":  # ENGINE is what the problem's dims choose
         return ["--provider", "require:prepared"]

@@ -124,7 +124,8 @@ typedef struct longspan_options {
   /* Silence. Gets a line about each cold event on the engine's thread, valid during the call; must
    * not use the engine that calls it. Options::log of engine.h. */
   void (*log)(void* context, int32_t level, const char* message);
-  void* log_context; /* handed to log */
+  void* log_context;         /* handed to log */
+  const char* routing_table; /* the one of the library; or the path of another, routing_table.h */
 } longspan_options;
 
 /* options may be NULL. */

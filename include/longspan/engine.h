@@ -45,7 +45,8 @@ struct DirectionOptions {
 };
 
 class PlanCache;
-struct PlanRecord;  // plan_record.h
+struct PlanRecord;    // plan_record.h
+struct RoutingTable;  // routing_table.h
 
 /// Counters of a plan cache since its creation.
 struct CacheStatistics {
@@ -62,23 +63,34 @@ CacheStatistics statistics(const PlanCache& cache);
 
 inline constexpr int kMostHeadSlices = 64;
 
+/// Whether outputs are filled (0, LSE -inf) before a call computes. Results are the same bits.
+enum class OutputFill {
+  kElide,   // rows that no tile writes alone: schedules are proved to write the others
+  kAlways,  // all rows of O and LSE, of dQ, dK and dV
+};
+std::string_view name(OutputFill fill);                       // "elide", "always"
+Result<OutputFill> parse_output_fill(std::string_view text);  // others are invalid_argument
+
 struct Options {
   DirectionOptions forward;
   DirectionOptions backward;
   std::string partition = "auto";
   /// In how many slices heads are exchanged where they divide, so that one moves while another is
-  /// computed. At most kMostHeadSlices.
-  int head_slices = 1;
+  /// computed. At most kMostHeadSlices; 0: automatic, by modelled time on GPUs, 1 elsewhere.
+  int head_slices = 0;
   bool require_fp32_partials = false;
   /// Forward's all_gather pulls keys and values inside the launch that computes, where communicator
   /// and provider can; else they are exchanged before.
   bool pull = true;
+  OutputFill output_fill = OutputFill::kElide;
   std::vector<Promise> promises;  // beyond those that problems make
   GuardPolicy guards = GuardPolicy::kReport;
   std::chrono::milliseconds deadline{60000};  // of each wait for a peer
   Rates rates;                                // drive the automatic choice of strategies
   std::shared_ptr<PlanCache> plans;           // shared between engines of a process; null: own
-  bool check_schedules = true;                // prove all ranks' schedules at each cold call
+  /// What the automatic choice of providers goes by; null: measured_routing_table().
+  std::shared_ptr<const RoutingTable> routing_table;
+  bool check_schedules = true;  // prove all ranks' schedules at each cold call
   /// Told what is chosen, built, opened and lost; nothing while all goes well in calls that ran
   /// before. Empty: silence.
   Log log;
@@ -98,6 +110,7 @@ struct Explanation {
   Selection backward;
   PartitionKind partition = PartitionKind::kContiguous;
   std::string partition_reason;
+  int head_slices = 1;
   bool forward_only = false;  // backward is "none"
   bool ok() const {
     return forward.provider && forward.strategy &&
@@ -180,8 +193,9 @@ struct Counters {
   int64_t bytes_sent_forward = 0;  // last call
   int64_t bytes_sent_backward = 0;
   int64_t attend_launches = 0;  // since creation
-  int64_t fill_steps = 0;       // that wrote 0 or -inf where no tile writes; since creation
-  int64_t selections = 0;       // times that strategies and providers were chosen; since creation
+  /// That wrote 0 or -inf where no tile writes, or as OutputFill::kAlways asks; since creation.
+  int64_t fill_steps = 0;
+  int64_t selections = 0;  // times that strategies and providers were chosen; since creation
 };
 
 /// One rank. Used by one thread at a time.

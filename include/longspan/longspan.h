@@ -15,6 +15,7 @@
 #include "longspan/problem.h"
 #include "longspan/promise.h"
 #include "longspan/provider.h"
+#include "longspan/routing_table.h"
 #include "longspan/schedule.h"
 #include "longspan/status.h"
 #include "longspan/tensor.h"

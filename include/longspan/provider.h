@@ -191,10 +191,11 @@ class Provider {
   virtual ~Provider() = default;
   virtual std::string_view name() const = 0;
   virtual std::string_view summary() const = 0;
-  /// What decides, beside problem and device, how its plans compute: recorded plans are loaded only
-  /// where it is the same. unsupported where plans are chosen anew in every process, so that they
-  /// cannot be recorded.
-  virtual Result<std::string> identity(const Device& device) const = 0;
+  /// What decides, beside problem and device, how its plans compute a direction of the problem:
+  /// recorded plans are loaded only where it is the same. unsupported where plans are chosen anew
+  /// in every process, so that they cannot be recorded.
+  virtual Result<std::string> identity(const Problem& problem, Direction direction,
+                                       const Device& device) const = 0;
   /// Cheap and pure. An Offer is a promise that prepare succeeds.
   virtual Verdict consider(const TileProblem& problem, const Device& device) const = 0;
   virtual Result<std::shared_ptr<const Plan>> prepare(const TileProblem& problem,

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "engine/choose.h"
+#include "longspan/routing_table.h"
 #include "longspan/version.h"
 
 namespace longspan {
@@ -142,6 +144,7 @@ std::vector<Fact> facts(const Problem& problem, const Options& options, const To
   text("rates", fmt::format("{} {} {} {} {} {} {} {}", rates.forward_flops, rates.backward_flops,
                             rates.memory_bytes, rates.node_bytes, rates.network_bytes,
                             rates.node_latency, rates.network_latency, rates.launch_seconds));
+  text("routing table", routing_table(options)->to_json());
   std::string nodes;
   for (const int node : topology.node_of_rank) nodes += fmt::format("{},", node);
   text("topology", nodes);

@@ -3,6 +3,7 @@
 
 #include "engine/c_api_handles.h"
 #include "engine/call.h"
+#include "longspan/routing_table.h"
 #include "longspan/version.h"
 
 using longspan::c_api::any_null;
@@ -83,6 +84,10 @@ longspan::Result<longspan::Options> options_of(const longspan_options* given) {
   if (given->deadline_ms != 0) options.deadline = std::chrono::milliseconds(given->deadline_ms);
   if (given->uniform_lengths != 0) options.promises.push_back(longspan::Promise::kUniformLengths);
   options.log = log_of(*given);
+  if (given->routing_table != nullptr) {
+    LONGSPAN_TRY(longspan::RoutingTable table, longspan::RoutingTable::load(given->routing_table));
+    options.routing_table = std::make_shared<const longspan::RoutingTable>(std::move(table));
+  }
   return options;
 }
 

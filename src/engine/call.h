@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "engine/output_fills.h"
 #include "engine/pulling.h"
 #include "engine/row_program.h"
 #include "guard/guard.h"
@@ -20,6 +21,7 @@ struct Prepared {
   std::shared_ptr<const Plan> plan;                   // null when this rank has no tiles
   std::vector<std::shared_ptr<const Staged>> staged;  // per part of the attend steps, in order
   std::shared_ptr<const RowProgram> rows;             // null where a direction is not prepared
+  std::shared_ptr<const OutputFills> fills;           // null where they are elided
   std::vector<bool> awaited;                          // awaited_elsewhere(schedule)
   Pulling pulling;                                    // pulling_of(schedule)
   /// Of the schedule, the plan once a queue, then the guard: multiples of kWorkspaceAlignment each.

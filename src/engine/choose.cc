@@ -6,9 +6,12 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "engine/pulling.h"
+#include "guard/predicate.h"
+#include "longspan/routing_table.h"
 #include "plan/select.h"
 
 namespace longspan {
@@ -25,9 +28,16 @@ std::vector<int> sample_ranks(int ranks) {
   return sample;
 }
 
-bool promises(const Options& options, Promise promise) {
-  return std::find(options.promises.begin(), options.promises.end(), promise) !=
-         options.promises.end();
+/// What promises say of the layout and of strategies.
+Status check_promises(const Problem& problem, const Options& options) {
+  LONGSPAN_CHECK_OK(guard::check_layout(problem, options.promises));
+  if (!std::ranges::count(options.promises, Promise::kPitchedAllGather)) return {};
+  if (options.forward.strategy == "all_gather") return {};
+  return Error{
+      ErrorCode::kInvalidArgument,
+      fmt::format("promise pitched_all_gather with forward strategy {}: ask for all_gather",
+                  options.forward.strategy),
+      "engine"};
 }
 
 /// Strategies that may run a direction; the others' declines go to the selection.
@@ -59,7 +69,7 @@ class Pricing {
 
   /// Forward: `after_same` says whether a backward follows (of the same strategy).
   Result<double> seconds(const Strategy& strategy, Direction direction, bool after_same) {
-    const auto key = std::tuple(strategy.name, direction, after_same);
+    const auto key = std::tuple(strategy.name, direction, after_same, setting_.head_slices);
     if (const auto known = known_.find(key); known != known_.end()) return known->second;
     setting_.forward = after_same ? strategy.name : std::string_view("other");
     setting_.backward = strategy.name;
@@ -80,7 +90,7 @@ class Pricing {
   Setting& setting_;
   const Rates& rates_;
   std::vector<int> ranks_;
-  std::map<std::tuple<std::string_view, Direction, bool>, double> known_;
+  std::map<std::tuple<std::string_view, Direction, bool, int>, double> known_;
 };
 
 std::string reason(const std::string& wanted, int ranks, double seconds) {
@@ -97,11 +107,37 @@ struct Pair {
   double backward_seconds = 0;
 
   double seconds() const { return forward_seconds + backward_seconds; }
+
+  Status price(Pricing& pricing) {
+    LONGSPAN_TRY(forward_seconds,
+                 pricing.seconds(*forward, Direction::kForward, backward != nullptr));
+    if (backward == nullptr) return {};
+    LONGSPAN_TRY(backward_seconds,
+                 pricing.seconds(*backward, Direction::kBackward, forward == backward));
+    return {};
+  }
 };
+
+/// In how many slices the pair exchanges heads. More of them, which cost the host time, must be
+/// worth a hundredth of the modelled time.
+Status choose_head_slices(Setting& setting, Pair& best, Pricing& pricing) {
+  for (const int slices : {2, 4}) {
+    Pair pair = best;
+    const int before = std::exchange(setting.head_slices, slices);
+    LONGSPAN_CHECK_OK(pair.price(pricing));
+    if (pair.seconds() < 0.99 * best.seconds()) {
+      best = pair;
+    } else {
+      setting.head_slices = before;
+    }
+  }
+  return {};
+}
 
 /// The pair with the least modelled time. What forward keeps depends on backward, so both are
 /// chosen together.
-Status choose_strategies(Setting& setting, const Options& options, Explanation& explanation) {
+Status choose_strategies(Setting& setting, const Device& device, const Options& options,
+                         Explanation& explanation) {
   LONGSPAN_TRY(const auto forward, candidates(options.forward.strategy, setting,
                                               Direction::kForward, explanation.forward));
   std::vector<const Strategy*> backward = {nullptr};
@@ -116,16 +152,16 @@ Status choose_strategies(Setting& setting, const Options& options, Explanation& 
   for (const Strategy* f : forward) {
     for (const Strategy* b : backward) {
       Pair pair{f, b};
-      if (priced) {
-        LONGSPAN_TRY(pair.forward_seconds, pricing.seconds(*f, Direction::kForward, b != nullptr));
-      }
-      if (priced && b != nullptr) {
-        LONGSPAN_TRY(pair.backward_seconds, pricing.seconds(*b, Direction::kBackward, f == b));
-      }
+      if (priced) LONGSPAN_CHECK_OK(pair.price(pricing));
       if (!best || pair.seconds() < best->seconds()) best = pair;
     }
   }
   if (!best) return {};
+  if (options.head_slices == 0 && ranks > 1 && device.is_cuda()) {
+    LONGSPAN_CHECK_OK(best->price(pricing));
+    LONGSPAN_CHECK_OK(choose_head_slices(setting, *best, pricing));
+  }
+  explanation.head_slices = setting.head_slices;
   explanation.forward.strategy = best->forward;
   explanation.backward.strategy = best->backward;
   explanation.forward.strategy_reason =
@@ -159,14 +195,27 @@ Result<std::vector<TileProblem>> tile_problems(const Setting& setting, Direction
   return problems;
 }
 
+int64_t most_rows(std::span<const TileProblem> problems) {
+  int64_t most = 0;
+  for (const TileProblem& p : problems) most = std::max(most, p.capacity_q);
+  return most;
+}
+
 Status choose_provider(const Setting& setting, Direction direction, const Device& device,
                        const Options& options, PlanCache& cache, Selection& selection) {
   const Routing& routing =
       (direction == Direction::kForward ? options.forward : options.backward).routing;
   LONGSPAN_TRY(const std::vector<TileProblem> problems, tile_problems(setting, direction));
   const bool merges = setting.topology.ranks() > 1;
-  ProviderChoice choice = select_provider(cache, providers(), problems, device, routing,
-                                          options.require_fp32_partials && merges);
+  const auto table = routing_table(options);
+  const RoutingCase asked = routing_case(setting.problem, direction, device, most_rows(problems));
+  ProviderChoice choice =
+      select_provider(cache, providers(),
+                      {.problems = problems,
+                       .device = device,
+                       .routing = routing,
+                       .refuse_16bit_partials = options.require_fp32_partials && merges,
+                       .measured = table->find(asked)});
   selection.provider = choice.provider;
   selection.provider_reason = std::move(choice.reason);
   selection.declines.insert(selection.declines.end(), choice.declines.begin(),
@@ -174,20 +223,11 @@ Status choose_provider(const Setting& setting, Direction direction, const Device
   return {};
 }
 
-/// Forward's all_gather pulls where all can.
-Status choose_pulls(Setting& setting, const Device& device, Selection& forward) {
-  if (setting.forward != "all_gather" || setting.topology.ranks() == 1) return {};
-  if (forward.provider == nullptr) return {};
-  LONGSPAN_TRY(const std::optional<Decline> decline,
-               pull_decline(setting, *forward.provider, device));
-  setting.pulls = !decline;
-  forward.strategy_reason += decline
-                                 ? fmt::format("; its launch does not pull: {}", decline->detail)
-                                 : "; its launch pulls keys and values while it computes";
-  return {};
-}
-
 }  // namespace
+
+std::shared_ptr<const RoutingTable> routing_table(const Options& options) {
+  return options.routing_table ? options.routing_table : measured_routing_table();
+}
 
 Result<Setting> make_setting(const Problem& problem, const Topology& topology, const Device& device,
                              const Options& options) {
@@ -200,10 +240,10 @@ Result<Setting> make_setting(const Problem& problem, const Topology& topology, c
   LONGSPAN_TRY(const PartitionChoice chosen,
                choose_partition(setting.problem, topology.ranks(), options.partition));
   LONGSPAN_TRY(setting.partition, Partition::make(setting.problem, chosen.kind, topology.ranks()));
-  const bool uniform = promises(options, Promise::kUniformLengths);
-  setting.problem.device_lengths = setting.problem.device_lengths && !uniform;
+  LONGSPAN_CHECK_OK(check_promises(setting.problem, options));
+  setting.problem.device_lengths = setting.problem.device_lengths && options.promises.empty();
   setting.whole = device.is_cuda() && !setting.problem.device_lengths;
-  setting.head_slices = options.head_slices;
+  setting.head_slices = std::max(options.head_slices, 1);
   return setting;
 }
 
@@ -219,7 +259,7 @@ Result<Choice> choose(const Problem& problem, const Topology& topology, const De
                choose_partition(setting.problem, topology.ranks(), options.partition));
   explanation.partition = chosen.kind;
   explanation.partition_reason = std::move(chosen.reason);
-  LONGSPAN_CHECK_OK(choose_strategies(setting, options, explanation));
+  LONGSPAN_CHECK_OK(choose_strategies(setting, device, options, explanation));
   if (!explanation.forward.strategy) return choice;
   if (!explanation.forward_only && !explanation.backward.strategy) return choice;
   setting.forward = explanation.forward.strategy->name;

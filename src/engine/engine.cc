@@ -74,7 +74,7 @@ class EngineImpl final : public Engine {
   Counters counters() const override {
     Counters result = counters_;
     result.attend_launches = executor_.attend_launches();
-    result.fill_steps = executor_.fill_steps();
+    result.fill_steps += executor_.fill_steps();
     return result;
   }
   CacheStatistics cache_statistics() const override { return options_.plans->statistics(); }
@@ -198,6 +198,10 @@ Status EngineImpl::check_warm(const PreparedCall& call, Direction direction, Str
 }
 
 Status EngineImpl::run(const Prepared& prepared, const Task& task) {
+  if (prepared.fills) {
+    LONGSPAN_CHECK_OK(prepared.fills->run(task.views, task.sides, task.stream));
+    counters_.fill_steps += prepared.fills->count();
+  }
   LONGSPAN_CHECK_OK(executor_.run({.schedule = prepared.schedule,
                                    .plan = prepared.plan.get(),
                                    .operands = task.views,

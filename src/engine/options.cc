@@ -31,9 +31,9 @@ Status check_options(const Options& options, const Communicator* communicator,
   if (options.deadline.count() <= 0) {
     return invalid(fmt::format("deadline {} ms: must be positive", options.deadline.count()));
   }
-  if (options.head_slices < 1 || options.head_slices > kMostHeadSlices) {
-    return invalid(
-        fmt::format("head_slices {}: from 1 to {}", options.head_slices, kMostHeadSlices));
+  if (options.head_slices < 0 || options.head_slices > kMostHeadSlices) {
+    return invalid(fmt::format("head_slices {}: from 1 to {}, or 0: automatic", options.head_slices,
+                               kMostHeadSlices));
   }
   for (const std::string* strategy : {&options.forward.strategy, &options.backward.strategy}) {
     if (*strategy == "auto") continue;

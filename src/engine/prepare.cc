@@ -62,6 +62,9 @@ Result<Prepared> prepare_direction(const Setting& setting, Direction direction,
   }
   prepared.awaited = awaited_elsewhere(prepared.schedule);
   LONGSPAN_TRY(prepared.rows, make_row_program(prepared.schedule, device));
+  if (options.output_fill == OutputFill::kAlways) {
+    LONGSPAN_TRY(prepared.fills, OutputFills::make(prepared.schedule, device));
+  }
   return prepared;
 }
 

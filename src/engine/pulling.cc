@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace longspan {
@@ -30,6 +31,31 @@ bool pulls(const Schedule& schedule) {
 
 Decline no_pull(std::string detail) { return {DeclineCode::kPull, std::move(detail)}; }
 
+/// Why forward by `provider` does not pull, or nothing where all ranks can.
+Result<std::optional<Decline>> pull_decline(Setting setting, const Provider& provider,
+                                            const Device& device) {
+  const int ranks = setting.topology.ranks();
+  if (ranks > kMostLenders + 1) {
+    return std::optional(no_pull(fmt::format("{} ranks > {}: a launch pulls from {} others at most",
+                                             ranks, kMostLenders + 1, kMostLenders)));
+  }
+  setting.pulls = true;
+  LONGSPAN_TRY(const Strategy* const strategy, find_strategy(setting.forward));
+  for (int rank = 0; rank < ranks; ++rank) {
+    LONGSPAN_TRY(const Schedule schedule, strategy->build(setting, Direction::kForward, rank));
+    if (!pulls(schedule)) {
+      return std::optional(
+          no_pull("results would not be whole (striped partition, sinks, query rows in several "
+                  "tiles, or O that backward needs in FP32)"));
+    }
+    for (const Verdict& verdict : {provider.consider(schedule.tiles, device),
+                                   provider.consider_pulls(schedule.tiles, device)}) {
+      if (const Decline* const decline = declined(verdict)) return std::optional(*decline);
+    }
+  }
+  return std::optional<Decline>();
+}
+
 }  // namespace
 
 Pulling pulling_of(const Schedule& schedule) {
@@ -53,28 +79,16 @@ Pulling pulling_of(const Schedule& schedule) {
   return pulling;
 }
 
-Result<std::optional<Decline>> pull_decline(Setting setting, const Provider& provider,
-                                            const Device& device) {
-  const int ranks = setting.topology.ranks();
-  if (ranks > kMostLenders + 1) {
-    return std::optional(no_pull(fmt::format("{} ranks > {}: a launch pulls from {} others at most",
-                                             ranks, kMostLenders + 1, kMostLenders)));
-  }
-  setting.pulls = true;
-  LONGSPAN_TRY(const Strategy* const strategy, find_strategy(setting.forward));
-  for (int rank = 0; rank < ranks; ++rank) {
-    LONGSPAN_TRY(const Schedule schedule, strategy->build(setting, Direction::kForward, rank));
-    if (!pulls(schedule)) {
-      return std::optional(
-          no_pull("results would not be whole (striped partition, sinks, query rows in several "
-                  "tiles, or O that backward needs in FP32)"));
-    }
-    for (const Verdict& verdict : {provider.consider(schedule.tiles, device),
-                                   provider.consider_pulls(schedule.tiles, device)}) {
-      if (const Decline* const decline = declined(verdict)) return std::optional(*decline);
-    }
-  }
-  return std::optional<Decline>();
+Status choose_pulls(Setting& setting, const Device& device, Selection& forward) {
+  if (setting.forward != "all_gather" || setting.topology.ranks() == 1) return {};
+  if (forward.provider == nullptr) return {};
+  LONGSPAN_TRY(const std::optional<Decline> decline,
+               pull_decline(setting, *forward.provider, device));
+  setting.pulls = !decline;
+  forward.strategy_reason += decline
+                                 ? fmt::format("; its launch does not pull: {}", decline->detail)
+                                 : "; its launch pulls keys and values while it computes";
+  return {};
 }
 
 }  // namespace longspan

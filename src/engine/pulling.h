@@ -3,11 +3,10 @@
 
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "longspan/communicator.h"
-#include "longspan/decline.h"
+#include "longspan/engine.h"
 #include "longspan/provider.h"
 #include "longspan/schedule.h"
 
@@ -28,9 +27,8 @@ Pulling pulling_of(const Schedule& schedule);
 /// Tells loans of a call apart from what strategies send.
 inline constexpr uint32_t kLoanTag = 100;
 
-/// Why forward's all_gather by `provider` does not pull, or nothing where all ranks can. `setting`
-/// names its strategies.
-Result<std::optional<Decline>> pull_decline(Setting setting, const Provider& provider,
-                                            const Device& device);
+/// Lets forward's all_gather pull where the chosen provider can on all ranks; its strategy_reason
+/// says whether, and why not. `setting` names its strategies.
+Status choose_pulls(Setting& setting, const Device& device, Selection& forward);
 
 }  // namespace longspan

@@ -35,7 +35,8 @@ Result<RecordedDirection> record_direction(const PlanParts& parts, Direction dir
   recorded.strategy = selection.strategy->name;
   recorded.routing = text((forward ? parts.options.forward : parts.options.backward).routing);
   recorded.provider = selection.provider->name();
-  LONGSPAN_TRY(recorded.identity, selection.provider->identity(parts.device));
+  LONGSPAN_TRY(recorded.identity,
+               selection.provider->identity(parts.problem, direction, parts.device));
   recorded.schedule_hash = forward ? parts.forward_hash : parts.backward_hash;
   return recorded;
 }
@@ -95,7 +96,8 @@ Result<Selection> settle_direction(const RecordedDirection& recorded, const Sett
   if (selection.provider == nullptr) {
     return invalid(fmt::format("provider {} is not in this library", recorded.provider));
   }
-  LONGSPAN_TRY(const std::string identity, selection.provider->identity(device));
+  LONGSPAN_TRY(const std::string identity,
+               selection.provider->identity(setting.problem, direction, device));
   if (identity != recorded.identity) {
     return invalid(
         fmt::format("provider {} was \"{}\" when the plan was recorded and is \"{}\" "
@@ -133,7 +135,7 @@ Result<PlanRecord> make_record(const PlanParts& parts) {
                     .node_of_rank = parts.topology.node_of_rank,
                     .device = fingerprint(parts.device),
                     .partition = parts.explanation.partition,
-                    .head_slices = parts.options.head_slices,
+                    .head_slices = parts.explanation.head_slices,
                     .require_fp32_partials = parts.options.require_fp32_partials,
                     .pulls = parts.pulls,
                     .promises = parts.options.promises,
@@ -194,6 +196,7 @@ Result<Choice> settle(const PlanRecord& record, const Topology& topology, const 
   Explanation& explanation = choice.explanation;
   explanation.partition = record.partition;
   explanation.partition_reason = kReason;
+  explanation.head_slices = record.head_slices;
   explanation.forward_only = !record.backward;
   LONGSPAN_TRY(explanation.forward,
                settle_direction(record.forward, choice.setting, Direction::kForward, device));

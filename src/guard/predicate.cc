@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <string>
 #include <string_view>
+#include <tuple>
+#include <utility>
 
 namespace longspan::guard {
 namespace {
@@ -19,20 +21,75 @@ void add_lengths(const Problem& problem, Promise promise, std::vector<Predicate>
       predicates.push_back({.promise = promise,
                             .array = array,
                             .index = static_cast<int32_t>(i),
-                            .least = promise == Promise::kUniformLengths ? capacity : 0,
+                            .least = promise == Promise::kDeviceLengths ? 0 : capacity,
                             .most = capacity});
     }
   }
 }
 
+Error broken(Promise promise, const std::string& what) {
+  return {ErrorCode::kInvalidArgument,
+          fmt::format("promise {}: {}; drop the promise, or change the problem",
+                      longspan::name(promise), what),
+          "guard"};
+}
+
+Status check_compact(const std::vector<Sequence>& sequences) {
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    const Sequence& s = sequences[i];
+    for (const auto& [length, extent] :
+         {std::pair(s.q_length, s.q_extent), std::pair(s.k_length, s.k_extent)}) {
+      if (length == extent) continue;
+      return broken(Promise::kCompactLengths,
+                    fmt::format("sequence {} has {} tokens in an extent of {}", i, length, extent));
+    }
+    if (s.q_length > 0 && s.k_length == 0) {
+      return broken(Promise::kCompactLengths,
+                    fmt::format("sequence {} has {} queries and no key", i, s.q_length));
+    }
+  }
+  return {};
+}
+
+Status check_pitched(const Problem& problem) {
+  if (problem.mask != MaskKind::kCausal) {
+    return broken(Promise::kPitchedAllGather,
+                  fmt::format("mask={}, but causal is needed", longspan::name(problem.mask)));
+  }
+  const std::vector<Sequence>& sequences = problem.lengths.sequences;
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    const Sequence& s = sequences[i];
+    const Sequence& first = sequences.front();
+    const auto shape = [](const Sequence& q) {
+      return std::tuple(q.q_length, q.k_length, q.q_extent, q.k_extent);
+    };
+    if (shape(s) == shape(first)) continue;
+    return broken(
+        Promise::kPitchedAllGather,
+        fmt::format("sequence {} has {} queries in an extent of {} and {} keys in {}, the first "
+                    "{} in {} and {} in {}",
+                    i, s.q_length, s.q_extent, s.k_length, s.k_extent, first.q_length,
+                    first.q_extent, first.k_length, first.k_extent));
+  }
+  return {};
+}
+
 }  // namespace
+
+Status check_layout(const Problem& problem, std::span<const Promise> added) {
+  for (const Promise promise : added) {
+    if (promise == Promise::kCompactLengths) {
+      LONGSPAN_CHECK_OK(check_compact(problem.lengths.sequences));
+    }
+    if (promise == Promise::kPitchedAllGather) LONGSPAN_CHECK_OK(check_pitched(problem));
+  }
+  return {};
+}
 
 std::vector<Predicate> make_predicates(const Problem& problem, std::span<const Promise> added) {
   std::vector<Predicate> predicates;
   if (!problem.device_lengths) return predicates;
-  const bool uniform =
-      std::find(added.begin(), added.end(), Promise::kUniformLengths) != added.end();
-  add_lengths(problem, uniform ? Promise::kUniformLengths : Promise::kDeviceLengths, predicates);
+  add_lengths(problem, added.empty() ? Promise::kDeviceLengths : added.front(), predicates);
   return predicates;
 }
 

@@ -38,8 +38,12 @@ struct Violation {
 };
 
 /// Those of the promises that a problem makes and its caller adds; none where no call brings
-/// anything that could break them.
+/// anything that could break them. Added ones all claim the same of lengths: the first is named.
 std::vector<Predicate> make_predicates(const Problem& problem, std::span<const Promise> added);
+
+/// What promises claim about a layout that is known ahead. invalid_argument names the promise, the
+/// sequence and what differs.
+Status check_layout(const Problem& problem, std::span<const Promise> added);
 
 /// guard_failed naming promise, array, sequence, value and limits.
 Error error_of(const Violation& violation);

@@ -5,7 +5,13 @@
 namespace longspan {
 
 std::string_view name(Promise promise) {
-  return promise == Promise::kDeviceLengths ? "device_lengths" : "uniform_lengths";
+  switch (promise) {
+    case Promise::kDeviceLengths: return "device_lengths";
+    case Promise::kUniformLengths: return "uniform_lengths";
+    case Promise::kCompactLengths: return "compact_lengths";
+    case Promise::kPitchedAllGather: return "pitched_all_gather";
+  }
+  return "";
 }
 
 std::string_view name(GuardPolicy policy) {
@@ -13,9 +19,15 @@ std::string_view name(GuardPolicy policy) {
 }
 
 Result<Promise> parse_promise(std::string_view text) {
-  if (text == name(Promise::kUniformLengths)) return Promise::kUniformLengths;
+  for (const Promise promise :
+       {Promise::kUniformLengths, Promise::kCompactLengths, Promise::kPitchedAllGather}) {
+    if (text == name(promise)) return promise;
+  }
   return Error{ErrorCode::kInvalidArgument,
-               fmt::format("promise \"{}\" is unknown; allowed: uniform_lengths", text), "guard"};
+               fmt::format("promise \"{}\" is unknown; allowed: uniform_lengths, compact_lengths, "
+                           "pitched_all_gather",
+                           text),
+               "guard"};
 }
 
 Result<GuardPolicy> parse_guard_policy(std::string_view text) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "longspan/engine.h"
+#include "longspan/routing_table.h"
 #include "plan/cache.h"
 
 namespace longspan {
@@ -16,11 +17,18 @@ struct ProviderChoice {
   std::vector<NamedDecline> declines;
 };
 
-/// Asks every provider about every one of `problems` (those of different ranks) and takes the best
-/// that offers all of them under `routing`. `refuse_16bit_partials`: partial results are merged,
-/// and the caller wants them in FP32.
+/// What a provider is chosen for.
+struct ProviderQuestion {
+  std::span<const TileProblem> problems;  // those of different ranks, which one must offer all of
+  const Device& device;
+  const Routing& routing;
+  bool refuse_16bit_partials = false;    // partial results are merged, and wanted in FP32
+  const RoutingRow* measured = nullptr;  // what the routing table says of them; null: nothing
+};
+
+/// Asks all of `providers`, best first. Of those that offer and are measured the fastest is the
+/// automatic choice; where none is, the first that offers.
 ProviderChoice select_provider(PlanCache& cache, std::span<const Provider* const> providers,
-                               std::span<const TileProblem> problems, const Device& device,
-                               const Routing& routing, bool refuse_16bit_partials);
+                               const ProviderQuestion& question);
 
 }  // namespace longspan

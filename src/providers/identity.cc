@@ -8,12 +8,20 @@
 
 namespace longspan {
 
-Result<std::string> CpuTiled::identity(const Device&) const { return std::string("1"); }
-Result<std::string> CpuReference::identity(const Device&) const { return std::string("1"); }
-Result<std::string> CudaReference::identity(const Device&) const { return std::string("1"); }
-Result<std::string> Hopper::identity(const Device&) const { return std::string("1"); }
+Result<std::string> CpuTiled::identity(const Problem&, Direction, const Device&) const {
+  return std::string("1");
+}
+Result<std::string> CpuReference::identity(const Problem&, Direction, const Device&) const {
+  return std::string("1");
+}
+Result<std::string> CudaReference::identity(const Problem&, Direction, const Device&) const {
+  return std::string("1");
+}
+Result<std::string> Hopper::identity(const Problem&, Direction, const Device&) const {
+  return std::string("1");
+}
 
-Result<std::string> Cudnn::identity(const Device&) const {
+Result<std::string> Cudnn::identity(const Problem&, Direction, const Device&) const {
   return Error{ErrorCode::kUnsupported,
                "cuDNN chooses engines by its heuristics and compiles them in every process, so its "
                "plans cannot be recorded; route both directions to another provider, or prepare "

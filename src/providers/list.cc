@@ -13,7 +13,7 @@ std::span<const Provider* const> providers() {
   static constexpr std::array<const Provider*, 6> kProviders = {
       &kPrepared,       // what a store named by the caller holds, 16 bit
       &kCudnn,          // graphs of cuDNN, 16 bit
-      &kHopper,         // own kernels, forward, 16 bit
+      &kHopper,         // own kernels, 16 bit
       &kCudaReference,  // float64, row by row, behind all that is faster on its device
       &kCpuTiled,       // blocked, all cores
       &kCpuReference,   // float64, row by row

@@ -26,9 +26,9 @@ double flops(const Schedule& schedule, const Part& part) {
 int64_t bytes_added(const Schedule& schedule, const Part& part) {
   const TileProblem& p = schedule.tiles;
   const bool backward = schedule.direction == Direction::kBackward;
-  if (!backward || p.features.whole || size_of(p.dtype) > 2) return 0;
-  const int64_t queries = p.heads_q * p.dim_qk;
-  const int64_t keys = p.heads_kv * (p.dim_qk + p.dim_v);
+  if (p.features.whole || size_of(p.dtype) > 2) return 0;
+  const int64_t queries = p.heads_q * (backward ? p.dim_qk : p.dim_v);
+  const int64_t keys = backward ? p.heads_kv * (p.dim_qk + p.dim_v) : 0;
   int64_t elements = 0;
   for (const PlacedTile& placed : part.tiles) {
     elements += placed.tile.q.size() * queries + placed.tile.k.size() * keys;

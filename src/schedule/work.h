@@ -11,9 +11,8 @@ namespace longspan {
 double flops(const Schedule& schedule, const Part& part);
 double flops(const Schedule& schedule, const Step& step);
 
-/// Bytes that partial gradients of 16-bit problems read and write beside those of whole ones: they
-/// are added to FP32 sums tile by tile. Merges of partial O are left out: forward with them is as
-/// fast as without (docs/performance.md).
+/// Bytes that partial results of 16-bit problems read and write beside those of whole ones: O is
+/// merged with, gradients are added to FP32 tile by tile.
 int64_t bytes_added(const Schedule& schedule, const Part& part);
 
 /// Bytes that copies, delta and fills read and write.

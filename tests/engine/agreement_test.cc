@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "engine/refusals.h"
+#include "longspan/routing_table.h"
 #include "testkit/groups.h"
 
 namespace longspan::testkit {
@@ -105,6 +106,11 @@ TEST(Agreement, DifferentOptions) {
   expect_disagreement({.options = with([](Options& o) { o.require_fp32_partials = true; })},
                       "require_fp32_partials");
   expect_disagreement({.options = with([](Options& o) { o.rates.node_bytes = 1e9; })}, "rates");
+  expect_disagreement({.options = with([](Options& o) {
+                         o.routing_table = std::make_shared<RoutingTable>(
+                             RoutingTable{.fingerprint = {{"device", "another"}}, .rows = {}});
+                       })},
+                      "routing table");
 }
 
 TEST(Agreement, ARankWithAnInvalidProblem) {

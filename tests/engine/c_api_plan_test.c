@@ -1,5 +1,5 @@
-/* Plans as bytes in the C interface: saved by one engine, loaded by another. Prints what failed;
- * the exit code is the number of failures. */
+/* Plans as bytes in the C interface: saved by one engine, loaded by another; tables of measured
+ * times that engines are given. Prints what failed; the exit code is the number of failures. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,7 +63,36 @@ static void load_elsewhere(const char* bytes, size_t size) {
   longspan_engine_free(engine);
 }
 
+/* Creates an engine that goes by the table at `path`. */
+static int32_t create_with_table(const char* path, longspan_error* error) {
+  longspan_device* device = NULL;
+  longspan_communicator* communicator = NULL;
+  longspan_engine* engine = NULL;
+  const longspan_options options = {.routing_table = path};
+  expect(longspan_device_cpu(1, &device, NULL) == LONGSPAN_OK, "device");
+  expect(longspan_communicator_threads(1, 1, &communicator, NULL) == LONGSPAN_OK, "communicator");
+  const int32_t code = longspan_engine_create(&options, communicator, device, &engine, error);
+  longspan_engine_free(engine);
+  longspan_communicator_free(communicator);
+  longspan_device_free(device);
+  return code;
+}
+
+static void test_routing_tables(void) {
+  longspan_error error = {0, ""};
+  const char* path = "c_api_routing_table.json";
+  remove(path);
+  expect(create_with_table(path, &error) == LONGSPAN_INVALID_ARGUMENT, "no such table");
+  expect(strstr(error.message, "cannot be read") != NULL, error.message);
+  FILE* file = fopen(path, "w");
+  fputs("{\"format\": 1, \"fingerprint\": {}, \"rows\": []}", file);
+  fclose(file);
+  expect(create_with_table(path, &error) == LONGSPAN_OK, "an empty table");
+  remove(path);
+}
+
 int main(void) {
+  test_routing_tables();
   longspan_engine* engine = make_engine();
   longspan_call* call = NULL;
   expect(longspan_prepare(engine, kProblem, &call, NULL) == LONGSPAN_OK, "prepare");

@@ -88,6 +88,53 @@ TEST(Counters, EmptyTilesCostNothing) {
       });
 }
 
+/// Results of both directions as bytes, and the fills that each took.
+struct Filled {
+  std::vector<std::byte> bytes;
+  int64_t forward = 0, backward = 0;
+};
+
+Filled run_filled(OutputFill fill, const Case& c, const tool::Inputs& inputs) {
+  Filled result;
+  for_each_rank(
+      make_threads_communicators(Topology::blocks(1, 1)),
+      [&](std::shared_ptr<Communicator> communicator) {
+        Options options = options_of(c);
+        options.output_fill = fill;
+        const auto engine =
+            Engine::create(options, std::move(communicator), shared_device()).value();
+        Flight flight = make_flight(inputs, engine->prepare(inputs.problem).value(), 0);
+        ASSERT_TRUE(forward(*engine, flight).ok());
+        result.forward = engine->counters().fill_steps;
+        ASSERT_TRUE(backward(*engine, flight).ok());
+        result.backward = engine->counters().fill_steps - result.forward;
+        for (const tool::Tensor* t : {&flight.o, &flight.lse, &flight.dq, &flight.dk, &flight.dv}) {
+          result.bytes.insert(result.bytes.end(), t->memory.data(),
+                              t->memory.data() + t->memory.size());
+        }
+      });
+  return result;
+}
+
+TEST(Counters, FilledOutputsHaveTheSameBits) {
+  const Case c{.problem =
+                   "dtype=bf16 heads=4/2 dim=8 lengths=30,0,7 padded=32,2,7 mask=causal "
+                   "kv_padded=31,2,7"};
+  const tool::Inputs inputs = inputs_of(c);
+  const Filled elided = run_filled(OutputFill::kElide, c, inputs);
+  const Filled always = run_filled(OutputFill::kAlways, c, inputs);
+  EXPECT_EQ(always.bytes, elided.bytes);
+  EXPECT_EQ(always.forward - elided.forward, 2);    // O and LSE
+  EXPECT_EQ(always.backward - elided.backward, 3);  // dQ, dK and dV
+}
+
+TEST(Counters, NamesOfFillsAreParsedStrictly) {
+  for (const OutputFill fill : {OutputFill::kElide, OutputFill::kAlways}) {
+    EXPECT_EQ(parse_output_fill(name(fill)).value(), fill);
+  }
+  EXPECT_EQ(parse_output_fill("yes").error().code, ErrorCode::kInvalidArgument);
+}
+
 TEST(Counters, NothingToComputeLaunchesAndSendsNothing) {
   for (const StrategyPair& pair : all_pairs()) {
     for (const char* lengths : {"lengths=0,0", "lengths=9,4 kv_lengths=0,0"}) {

@@ -149,6 +149,46 @@ TEST(Guards, FailOnEveryRankAndKeepRanksInStep) {
       });
 }
 
+TEST(Guards, CompactLengthsAreAboutTheLayoutToo) {
+  Bench bench({Promise::kCompactLengths});
+  EXPECT_TRUE(bench.run({6, 9}, {6, 9}).ok());
+  expect_refused(bench.run({6, 9}, {5, 9}), ErrorCode::kGuardFailed,
+                 "promise compact_lengths: lengths_k of sequence 0 is 5; it must be 6");
+  const auto prepared = [](const std::string& problem) {
+    Options options;
+    options.promises = {Promise::kCompactLengths};
+    return Engine::create(options, make_threads_communicators(Topology::blocks(1, 1))[0],
+                          shared_device())
+        .value()
+        ->prepare(parse_problem(problem + " device_lengths=true").value());
+  };
+  const std::string head = "dtype=f32 heads=4/2 dim=8 mask=causal ";
+  EXPECT_TRUE(prepared(head + "lengths=6,0 kv_lengths=6,3").ok());
+  expect_invalid(prepared(head + "lengths=6,9 padded=6,10 kv_padded=6,9"),
+                 "promise compact_lengths: sequence 1 has 9 tokens in an extent of 10");
+  expect_invalid(prepared(head + "lengths=6,9 kv_lengths=6,0"),
+                 "promise compact_lengths: sequence 1 has 9 queries and no key");
+}
+
+TEST(Guards, PitchedSequencesAreAlike) {
+  const auto prepared = [](const std::string& problem, const std::string& strategy) {
+    Options options;
+    options.promises = {Promise::kPitchedAllGather};
+    options.forward.strategy = strategy;
+    return Engine::create(options, make_threads_communicators(Topology::blocks(1, 1))[0],
+                          shared_device())
+        .value()
+        ->prepare(
+            parse_problem("dtype=f32 heads=4/2 dim=8 device_lengths=true " + problem).value());
+  };
+  EXPECT_TRUE(prepared("lengths=9,9 padded=10,10 mask=causal", "all_gather").ok());
+  expect_invalid(prepared("lengths=9,9 mask=causal", "auto"),
+                 "promise pitched_all_gather with forward strategy auto: ask for all_gather");
+  expect_invalid(prepared("lengths=9,9 mask=none", "all_gather"), "mask=none, but causal");
+  expect_invalid(prepared("lengths=9,8 mask=causal", "all_gather"),
+                 "sequence 1 has 8 queries in an extent of 8");
+}
+
 TEST(Guards, TrapsNeedADevice) {
   Options options;
   options.guards = GuardPolicy::kTrap;
@@ -161,6 +201,10 @@ TEST(Guards, NamesAreParsedStrictly) {
   EXPECT_EQ(parse_promise("uniform_lengths").value(), Promise::kUniformLengths);
   for (const char* text : {"", "uniform", "Uniform_lengths", "device_lengths", "true"}) {
     expect_invalid(parse_promise(text), "allowed: uniform_lengths");
+  }
+  for (const Promise promise :
+       {Promise::kUniformLengths, Promise::kCompactLengths, Promise::kPitchedAllGather}) {
+    EXPECT_EQ(parse_promise(name(promise)).value(), promise);
   }
   EXPECT_EQ(parse_guard_policy("report").value(), GuardPolicy::kReport);
   EXPECT_EQ(parse_guard_policy("trap").value(), GuardPolicy::kTrap);

@@ -4,6 +4,7 @@
 
 #include "engine/agreement.h"
 #include "engine/refusals.h"
+#include "longspan/routing_table.h"
 #include "testkit/groups.h"
 
 namespace longspan::testkit {
@@ -67,19 +68,39 @@ TEST(MakeSetting, IsWhatEnginesBuildFrom) {
   });
 }
 
+const Device kGpu{.name = "cuda", .ordinal = 0, .capability = 90};
+
+TEST(HeadSlices, AreChosenOnGpusWhereHeadsAreExchanged) {
+  const Topology two = Topology::blocks(2, 1);
+  const auto slices = [&](const std::string& more, const Device& device, int wanted = 0) {
+    Options options;
+    options.forward.strategy = options.backward.strategy = "all_to_all";
+    options.head_slices = wanted;
+    const std::string text = "dtype=bf16 heads=32/8 dim=128 lengths=16384 mask=causal" + more;
+    return explain(parse_problem(text).value(), two, device, options).value().head_slices;
+  };
+  EXPECT_EQ(slices("", kGpu), 2);
+  EXPECT_EQ(slices("", kGpu, 1), 1);
+  EXPECT_EQ(slices("", kGpu, 4), 4);
+  EXPECT_EQ(slices(" sink=learnable", kGpu), 1);  // whose gradients are added up over all heads
+  EXPECT_EQ(slices("", shared_device()), 1);
+  Options rings;
+  rings.forward.strategy = rings.backward.strategy = "ring";
+  EXPECT_EQ(explain(problem(), two, kGpu, rings).value().head_slices, 1);
+}
+
 TEST(MakeSetting, GpusWriteWholeResultsWhereLengthsAreKnown) {
-  const Device gpu{.name = "cuda", .ordinal = 0, .capability = 90};
   const Topology one = Topology::blocks(1, 1);
   EXPECT_FALSE(make_setting(problem(), one, shared_device(), {}).value().whole);
-  EXPECT_TRUE(make_setting(problem(), one, gpu, {}).value().whole);
+  EXPECT_TRUE(make_setting(problem(), one, kGpu, {}).value().whole);
   const Problem open = problem(" device_lengths=true");
-  EXPECT_FALSE(make_setting(open, one, gpu, {}).value().whole);
+  EXPECT_FALSE(make_setting(open, one, kGpu, {}).value().whole);
   Options promised;
   promised.promises = {Promise::kUniformLengths};
-  EXPECT_TRUE(make_setting(open, one, gpu, promised).value().whole);
-  expect_invalid(make_setting(problem(), {}, gpu, {}), "ranks 0: at least 1 is needed");
+  EXPECT_TRUE(make_setting(open, one, kGpu, promised).value().whole);
+  expect_invalid(make_setting(problem(), {}, kGpu, {}), "ranks 0: at least 1 is needed");
   promised.partition = "halves";
-  expect_invalid(make_setting(problem(), one, gpu, promised), "halves");
+  expect_invalid(make_setting(problem(), one, kGpu, promised), "halves");
 }
 
 TEST(Refusal, Fp8IsDeclinedInBothDirections) {
@@ -149,6 +170,30 @@ TEST(Routing, Off) {
 TEST(Routing, RequireNeverFallsBack) {
   expect_refused(one_rank(routed("require:cpu/tiled"))->prepare(problem(" fp8=mxfp8")),
                  ErrorCode::kUnsupported, "cpu/tiled declines (fp8)");
+}
+
+TEST(Routing, AutomaticChoicesGoByTheTable) {
+  const auto row = [](Direction direction) {
+    return RoutingRow{.measured = {.device = "cpu",
+                                   .direction = direction,
+                                   .dtype = DType::kF32,
+                                   .dim = 8,
+                                   .dim_v = 8,
+                                   .mask = MaskClass::kCausal,
+                                   .packed = true,
+                                   .length = 64},
+                      .times = {{"cpu/reference", 60}, {"cpu/tiled", 80}}};
+  };
+  Options options;
+  options.routing_table = std::make_shared<RoutingTable>(
+      RoutingTable{.fingerprint = {}, .rows = {row(Direction::kForward)}});
+  const auto call = one_rank(options)->prepare(problem());
+  ASSERT_TRUE(call.ok());
+  const Explanation& explanation = (*call)->explanation();
+  EXPECT_EQ(explanation.forward.provider->name(), "cpu/reference");
+  EXPECT_EQ(explanation.forward.provider_reason, "measured table: cpu/reference 0.75 of cpu/tiled");
+  EXPECT_EQ(explanation.backward.provider->name(), "cpu/tiled");
+  EXPECT_EQ(explanation.backward.provider_reason, "best that offers");
 }
 
 TEST(Selection, AutoNamesWhatItTook) {

@@ -28,6 +28,7 @@ const std::vector<Lane>& lanes() {
       {"cuda/reference", "dtype=f32 heads=6/2 dim=64 dim_v=48 lengths=300,0,77 mask=causal", 1.05},
       {"cudnn", "dtype=bf16 heads=16/8 dim=128 lengths=1500,700 mask=causal deterministic=true",
        1.35},
+      {"hopper", "dtype=bf16 heads=16/8 dim=192 lengths=900,500 mask=causal", 1.15},
   };
   return all;
 }

@@ -71,7 +71,9 @@ TEST(PlanCache, RequireThenPreferProbesOnce) {
   const std::vector<const Provider*> all = {&picky, &reference};
   const std::vector<TileProblem> problems = {problem_of(64)};
   const auto choose = [&](RoutingMode mode) {
-    return select_provider(cache, all, problems, {}, {mode, "picky"}, false).provider;
+    return select_provider(cache, all,
+                           {.problems = problems, .device = {}, .routing = {mode, "picky"}})
+        .provider;
   };
   EXPECT_EQ(choose(RoutingMode::kRequire), nullptr);
   EXPECT_EQ(choose(RoutingMode::kPrefer), &reference);

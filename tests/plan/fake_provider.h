@@ -30,7 +30,9 @@ class FakeProvider final : public Provider {
 
   std::string_view name() const override { return name_; }
   std::string_view summary() const override { return "for tests"; }
-  Result<std::string> identity(const Device&) const override { return std::string("1"); }
+  Result<std::string> identity(const Problem&, Direction, const Device&) const override {
+    return std::string("1");
+  }
   Verdict consider(const TileProblem& problem, const Device&) const override {
     considered.fetch_add(1);
     return answer_(problem);

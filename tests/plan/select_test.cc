@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <vector>
 
 #include "plan/fake_provider.h"
@@ -32,7 +33,12 @@ class Select : public testing::Test {
  protected:
   ProviderChoice choose(const Routing& routing, std::vector<TileProblem> problems,
                         bool refuse_16bit = false) {
-    return select_provider(cache_, all_, problems, {}, routing, refuse_16bit);
+    return select_provider(cache_, all_,
+                           {.problems = problems,
+                            .device = {},
+                            .routing = routing,
+                            .refuse_16bit_partials = refuse_16bit,
+                            .measured = measured_ ? &*measured_ : nullptr});
   }
   ProviderChoice choose(RoutingMode mode, std::string provider, int64_t dim, bool refuse = false) {
     return choose({mode, std::move(provider)}, {problem_of(dim)}, refuse);
@@ -43,6 +49,7 @@ class Select : public testing::Test {
     return names;
   }
 
+  std::optional<RoutingRow> measured_;
   PlanCache cache_{64};
   FakeProvider quick_{"quick", [](const TileProblem& p) -> Verdict {
                         if (p.dim_qk > 128) return Decline{DeclineCode::kHeadDim, "dim > 128"};
@@ -119,6 +126,31 @@ TEST_F(Select, OffBarsTheNamedOneWithoutAskingIt) {
   EXPECT_EQ(choose(RoutingMode::kOff, "reference", 64).provider, &quick_);
 }
 
+TEST_F(Select, MeasuredTimesComeBeforeTheOrder) {
+  measured_.emplace().times = {{"quick", 75}, {"reference", 80}, {"half", 100}};
+  const ProviderChoice fastest = choose({}, {problem_of(64)});
+  EXPECT_EQ(fastest.provider, &quick_);
+  EXPECT_EQ(fastest.reason, "measured table: quick 0.94 of reference");
+  const ProviderChoice next = choose({}, {problem_of(256)});
+  EXPECT_EQ(next.provider, &reference_);  // behind half in the order of providers
+  EXPECT_EQ(next.reason, "measured table: reference 0.80 of half");
+  EXPECT_EQ(choose(RoutingMode::kOff, "reference", 256).reason,
+            "measured table: the only one of its row that offers");
+  EXPECT_EQ(choose(RoutingMode::kRequire, "half", 64).provider, &half_);
+  EXPECT_EQ(choose(RoutingMode::kPrefer, "half", 64).reason, "preferred");
+  const ProviderChoice unmet = choose(RoutingMode::kPrefer, "quick", 256);
+  EXPECT_EQ(unmet.provider, &reference_);
+  EXPECT_EQ(unmet.reason,
+            "measured table: reference 0.80 of half; preferred quick declined: dim > 128");
+}
+
+TEST_F(Select, TheOrderStandsWhereNoneThatOffersIsMeasured) {
+  measured_.emplace().times = {{"another", 1}, {"quick", 2}};
+  const ProviderChoice choice = choose({}, {problem_of(256)});
+  EXPECT_EQ(choice.provider, &half_);
+  EXPECT_EQ(choice.reason, "best that offers");
+}
+
 TEST_F(Select, NobodyOffers) {
   const FakeProvider no = declining("no", "never");
   const FakeProvider never = declining("never", "not ever");
@@ -126,7 +158,8 @@ TEST_F(Select, NobodyOffers) {
   const std::vector<TileProblem> problems = {problem_of(64, Direction::kForward)};
   for (const RoutingMode mode :
        {RoutingMode::kAuto, RoutingMode::kPrefer, RoutingMode::kRequire, RoutingMode::kOff}) {
-    const ProviderChoice choice = select_provider(cache_, all, problems, {}, {mode, "no"}, false);
+    const ProviderChoice choice =
+        select_provider(cache_, all, {.problems = problems, .device = {}, .routing = {mode, "no"}});
     EXPECT_EQ(choice.provider, nullptr);
     EXPECT_THAT(decliners(choice), ElementsAre("no", "never"));
     EXPECT_EQ(choice.declines[1].direction, "forward");

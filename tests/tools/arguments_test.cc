@@ -57,6 +57,18 @@ TEST(CommandLine, BenchTimesFiftyIterationsAfterThreeSeconds) {
   EXPECT_TRUE(given.graph && given.serve);
 }
 
+TEST(CommandLine, CalibrationsOfWholeLists) {
+  const Arguments standard = parsed({"bench", "--calibrate", "table.json"});
+  EXPECT_EQ(standard.calibrate, "table.json");
+  EXPECT_EQ(standard.budget, 600);
+  EXPECT_TRUE(standard.arms.empty() && standard.cases.empty());
+  const Arguments given = parsed(
+      {"bench", "--calibrate", "t", "--arms", "cudnn,hopper", "--budget", "7.5", "--cases", "c"});
+  EXPECT_EQ(given.arms, (std::vector<std::string>{"cudnn", "hopper"}));
+  EXPECT_EQ(given.budget, 7.5);
+  EXPECT_EQ(parsed({"run", "--routing-table", "t"}).routing_table, "t");
+}
+
 TEST(CommandLine, LargeSeedsAndJsonToStandardOutput) {
   const Arguments run = parsed({"run", "--seed", "18446744073709551615", "--json", "-"});
   EXPECT_EQ(run.seed, 18446744073709551615u);

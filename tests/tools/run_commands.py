@@ -7,6 +7,7 @@ import sys
 import tempfile
 
 import bad_input
+import calibrations
 import hostile_files
 import plan_files
 import planned
@@ -18,6 +19,7 @@ import verbose
 
 GROUPS = {
     "bad_input": bad_input.cases,
+    "calibrations": calibrations.cases,
     "hostile_files": hostile_files.cases,
     "plan_files": plan_files.cases,
     "planned": planned.cases,

@@ -98,13 +98,14 @@ Status check_numbers(const Raw& raw) {
                              raw.nodes, raw.ranks));
   }
   LONGSPAN_CHECK_OK(check_range("--repeat", raw.repeat, 1, 1'000'000));
-  LONGSPAN_CHECK_OK(check_range("--head-slices", raw.head_slices, 1, kMostHeadSlices));
+  LONGSPAN_CHECK_OK(check_range("--head-slices", raw.head_slices, 0, kMostHeadSlices));
   LONGSPAN_CHECK_OK(check_range("--threads", raw.threads, 0, 4096));
   LONGSPAN_CHECK_OK(check_range("--rank", raw.rank, 0, raw.ranks - 1));
   LONGSPAN_CHECK_OK(check_range("--fail-rank", raw.fail_rank, -1, kMostRunRanks));
   LONGSPAN_CHECK_OK(check_range("--warmup", raw.warmup, 0, 1'000'000));
   LONGSPAN_CHECK_OK(check_range("--iterations", raw.iterations, 1, 1'000'000));
   LONGSPAN_CHECK_OK(check_seconds("--warm", raw.arguments.warm_seconds, 0));
+  LONGSPAN_CHECK_OK(check_seconds("--budget", raw.arguments.budget, 0));
   return check_seconds("--deadline", raw.arguments.deadline, 0.001);
 }
 
@@ -145,6 +146,10 @@ Result<Arguments> checked(Raw raw) {
     }
     LONGSPAN_CHECK_OK(set_provider(raw, text));
   }
+  for (const std::string& arm : arguments.arms) {
+    const auto routing = parse_routing("require:" + arm);
+    if (!routing.ok()) return usage(fmt::format("--arms {}: {}", arm, routing.error().message));
+  }
   arguments.repeat = static_cast<int>(raw.repeat);
   arguments.head_slices = static_cast<int>(raw.head_slices);
   arguments.threads = static_cast<int>(raw.threads);
@@ -171,7 +176,8 @@ void keep_given(Raw& raw, const CLI::App& command) {
 /// An empty text is an unset variable of a script, never what was meant.
 Status check_not_empty(const CLI::App& command) {
   for (const char* flag : {"--problem", "--input", "--output", "--json", "--plan", "--save-plan",
-                           "--plot", "--rates", "--seed", "--ranks", "--cudnn", "--prepared"}) {
+                           "--plot", "--rates", "--seed", "--ranks", "--cudnn", "--prepared",
+                           "--routing-table", "--calibrate", "--cases"}) {
     const CLI::Option* option = command.get_option_no_throw(flag);
     if (option == nullptr || option->count() == 0 || !option->as<std::string>().empty()) continue;
     return usage(fmt::format("{} is empty; give a value or drop the flag", flag));

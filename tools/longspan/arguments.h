@@ -24,6 +24,7 @@ struct Arguments {
   std::string save_plan;  // likewise
   std::string plot;
   std::string rates;
+  std::string routing_table;
   std::string communicator = "threads";
   std::string device = "cpu";  // or "cuda", "cuda:1", ...
   std::string prepared;        // folder; empty: no prepared kernels
@@ -35,10 +36,11 @@ struct Arguments {
   DirectionOptions forward;
   DirectionOptions backward;
   std::string partition = "auto";
-  int head_slices = 1;
+  int head_slices = 0;
   bool no_pull = false;
   std::string promise;  // or empty
   std::string guards = "report";
+  std::string output_fill = "elide";
   std::optional<uint64_t> seed;
   int repeat = 1;
   double deadline = 60;  // seconds
@@ -51,6 +53,10 @@ struct Arguments {
   int iterations = 50;
   bool graph = false;
   bool serve = false;
+  std::string calibrate;          // a path, or empty
+  std::string cases;              // likewise
+  std::vector<std::string> arms;  // names of providers; empty: all but references
+  double budget = 600;            // seconds
   bool all_ranks = false;
   bool verbose = false;
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "bench_report.h"
+#include "calibrate.h"
 #include "commands.h"
 #include "longspan/version.h"
 #include "options.h"
@@ -200,6 +201,7 @@ Result<Outcome> run_at_once(const Arguments& arguments, const Arm& arm) {
 }  // namespace
 
 Outcome bench_command(const Arguments& arguments) {
+  if (!arguments.calibrate.empty()) return calibrate_command(arguments);
   const auto refuse = [&](const Error& error) {
     if (arguments.serve) say("error", {{"message", error.text()}});
     return failed(error, arguments.problem, arguments.rank_count());

@@ -172,10 +172,7 @@ std::string head_text(const Asked& asked) {
   std::string text = problem_text(asked.source.problem);
   text += fmt::format("  ranks        {} on {} node{}\n", asked.topology.ranks(),
                       asked.topology.nodes(), asked.topology.nodes() == 1 ? "" : "s");
-  text += fmt::format("  partition    {} ({})\n", name(asked.explanation.partition),
-                      asked.explanation.partition_reason);
-  text += direction_text("forward", asked.explanation.forward);
-  return text + backward_text(asked.explanation);
+  return text + choice_text(asked.explanation);
 }
 
 void add_choices(const Explanation& explanation, const Problem& problem, Json& json) {

@@ -43,7 +43,7 @@ void add_strategies(CLI::App& command, Raw& raw) {
                                  names));
   command.add_option("--head-slices", raw.head_slices,
                      "heads are exchanged in so many slices, one while another is computed "
-                     "(default 1)");
+                     "(default 0: automatic)");
   command.add_flag("--no-pull", raw.arguments.no_pull,
                    "forward's all_gather exchanges keys before it computes, also where its launch "
                    "could pull them");
@@ -61,11 +61,18 @@ void add_choices(CLI::App& command, Raw& raw) {
       ->type_size(1)
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command.add_option("--routing-table", raw.arguments.routing_table,
+                     "JSON file with measured times of providers, which the automatic choice goes "
+                     "by (default: the one that comes with longspan; see bench --calibrate)");
   command.add_option(
       "--promise", raw.arguments.promise,
-      "uniform_lengths: actual lengths are those of the problem, which guards check");
+      "actual lengths are those of the problem, which guards check: uniform_lengths; "
+      "compact_lengths: without gaps; pitched_all_gather: sequences alike (default none)");
   command.add_option("--guards", raw.arguments.guards,
                      "what a broken promise does: report, or trap on GPUs (default report)");
+  command.add_option("--output-fill", raw.arguments.output_fill,
+                     "always: also fill outputs before they are written, which changes no bit of "
+                     "them (default elide)");
   command.add_option("--deadline", raw.arguments.deadline,
                      "longest wait for another rank, in seconds (default 60)");
   command.add_option("--threads", raw.threads,
@@ -143,22 +150,61 @@ void add_bench(CLI::App& app, Raw& raw) {
   bench->add_flag("--graph", raw.arguments.graph, "also record CUDA graphs and time replays");
   bench->add_flag("--serve", raw.arguments.serve,
                   "take commands from standard input, a line of JSON for each");
+  bench->add_option("--calibrate", raw.arguments.calibrate,
+                    "time the providers that offer each case of a list and write their times as a "
+                    "routing table to FILE, in place of timing one problem");
+  bench->add_option("--cases", raw.arguments.cases,
+                    "with --calibrate: the list, a problem text a line (default: one for GPUs)");
+  bench
+      ->add_option("--arms", raw.arguments.arms,
+                   "with --calibrate: the providers, with commas (default: all but references)")
+      ->delimiter(',');
+  bench->add_option("--budget", raw.arguments.budget,
+                    "with --calibrate: seconds after which no case starts (default 600)");
   bench->footer(bench_examples);
 }
 
 /// What --help calls the value of each flag.
 constexpr std::pair<const char*, const char*> kValueNames[] = {
-    {"--problem", "TEXT"},   {"--input", "FILE"},        {"--json", "FILE"},
-    {"--ranks", "N"},        {"--nodes", "M"},           {"--partition", "NAME"},
-    {"--head-slices", "N"},  {"--forward", "STRATEGY"},  {"--backward", "STRATEGY"},
-    {"--rates", "FILE"},     {"--provider", "CHOICE"},   {"--deadline", "SECONDS"},
-    {"--threads", "N"},      {"--output", "FILE"},       {"--seed", "N"},
-    {"--repeat", "N"},       {"--communicator", "NAME"}, {"--check", "NAME"},
-    {"--fail-rank", "RANK"}, {"--direction", "NAME"},    {"--rank", "RANK"},
-    {"--plot", "FILE"},      {"--format", "NAME"},       {"--device", "NAME"},
-    {"--cudnn", "PATH"},     {"--warm", "SECONDS"},      {"--warmup", "N"},
-    {"--iterations", "N"},   {"--promise", "NAME"},      {"--guards", "NAME"},
-    {"--plan", "FILE"},      {"--save-plan", "FILE"},    {"--prepared", "DIR"},
+    {"--problem", "TEXT"},
+    {"--input", "FILE"},
+    {"--json", "FILE"},
+    {"--ranks", "N"},
+    {"--nodes", "M"},
+    {"--partition", "NAME"},
+    {"--head-slices", "N"},
+    {"--forward", "STRATEGY"},
+    {"--backward", "STRATEGY"},
+    {"--rates", "FILE"},
+    {"--provider", "CHOICE"},
+    {"--deadline", "SECONDS"},
+    {"--threads", "N"},
+    {"--output", "FILE"},
+    {"--seed", "N"},
+    {"--repeat", "N"},
+    {"--communicator", "NAME"},
+    {"--check", "NAME"},
+    {"--fail-rank", "RANK"},
+    {"--direction", "NAME"},
+    {"--rank", "RANK"},
+    {"--plot", "FILE"},
+    {"--format", "NAME"},
+    {"--device", "NAME"},
+    {"--cudnn", "PATH"},
+    {"--warm", "SECONDS"},
+    {"--warmup", "N"},
+    {"--iterations", "N"},
+    {"--promise", "NAME"},
+    {"--guards", "NAME"},
+    {"--output-fill", "NAME"},
+    {"--plan", "FILE"},
+    {"--save-plan", "FILE"},
+    {"--prepared", "DIR"},
+    {"--routing-table", "FILE"},
+    {"--calibrate", "FILE"},
+    {"--cases", "FILE"},
+    {"--arms", "NAMES"},
+    {"--budget", "SECONDS"},
 };
 
 std::vector<CLI::App*> commands_of(CLI::App& app) {

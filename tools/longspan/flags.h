@@ -16,7 +16,7 @@ struct Raw {
   int64_t ranks = 1;
   int64_t nodes = 1;
   int64_t repeat = 1;
-  int64_t head_slices = 1;
+  int64_t head_slices = 0;
   int64_t threads = 0;
   int64_t rank = 0;
   int64_t fail_rank = -1;

@@ -8,8 +8,10 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <utility>
 
 #include "longspan/libraries.h"
+#include "longspan/routing_table.h"
 
 namespace longspan::tool {
 namespace {
@@ -48,7 +50,12 @@ Result<Options> make_options(const Arguments& arguments) {
     LONGSPAN_TRY(options.promises.emplace_back(), parse_promise(arguments.promise));
   }
   LONGSPAN_TRY(options.guards, parse_guard_policy(arguments.guards));
+  LONGSPAN_TRY(options.output_fill, parse_output_fill(arguments.output_fill));
   LONGSPAN_TRY(options.rates, make_rates(arguments));
+  if (!arguments.routing_table.empty()) {
+    LONGSPAN_TRY(RoutingTable table, RoutingTable::load(arguments.routing_table));
+    options.routing_table = std::make_shared<const RoutingTable>(std::move(table));
+  }
   options.plans = make_plan_cache();
   options.check_schedules = arguments.rank_count() <= kMostProvedRanks;
   if (arguments.verbose) options.log = to_standard_error;

@@ -60,11 +60,7 @@ std::string head_text(const RunReport& report) {
                       report.topology.ranks(), report.topology.nodes(),
                       report.topology.nodes() == 1 ? "" : "s", report.arguments->communicator,
                       report.threads, report.threads == 1 ? "" : "s");
-  text += fmt::format("  partition    {} ({})\n", name(explanation.partition),
-                      explanation.partition_reason);
-  text += direction_text("forward", explanation.forward);
-  text += backward_text(explanation);
-  return text;
+  return text + choice_text(explanation);
 }
 
 std::string checks_text(const RunReport& report) {
@@ -123,9 +119,25 @@ std::string grouped(int64_t value) {
   return text;
 }
 
-std::string backward_text(const Explanation& explanation) {
-  if (!explanation.forward_only) return direction_text("backward", explanation.backward);
-  return fmt::format("  {:<12} none, as asked: forward alone\n", "backward");
+static std::string direction_text(const char* direction, const Selection& selection) {
+  return fmt::format(
+      "  {:<12} strategy {}{}\n  {:<12} provider {}{}\n", direction,
+      selection.strategy ? selection.strategy->name : "none",
+      selection.strategy_reason.empty() ? "" : fmt::format(" ({})", selection.strategy_reason), "",
+      selection.provider ? selection.provider->name() : "none",
+      selection.provider_reason.empty() ? "" : fmt::format(" ({})", selection.provider_reason));
+}
+
+std::string choice_text(const Explanation& explanation) {
+  std::string text = fmt::format("  partition    {} ({})\n", name(explanation.partition),
+                                 explanation.partition_reason);
+  if (explanation.head_slices > 1) {
+    text += fmt::format("  head slices  {} (one is computed while another travels)\n",
+                        explanation.head_slices);
+  }
+  text += direction_text("forward", explanation.forward);
+  if (!explanation.forward_only) return text + direction_text("backward", explanation.backward);
+  return text + fmt::format("  {:<12} none, as asked: forward alone\n", "backward");
 }
 
 Json backward_json(const Explanation& explanation) {
@@ -137,19 +149,11 @@ Json direction_json(const Selection& selection, const Explanation& explanation) 
   json["strategy"] = selection.strategy ? Json(selection.strategy->name) : Json();
   json["provider"] = selection.provider ? Json(selection.provider->name()) : Json();
   json["partition"] = name(explanation.partition);
+  json["head_slices"] = explanation.head_slices;
   json["strategy_reason"] = selection.strategy_reason;
   json["provider_reason"] = selection.provider_reason;
   json["partition_reason"] = explanation.partition_reason;
   return json;
-}
-
-std::string direction_text(const char* direction, const Selection& selection) {
-  return fmt::format(
-      "  {:<12} strategy {}{}\n  {:<12} provider {}{}\n", direction,
-      selection.strategy ? selection.strategy->name : "none",
-      selection.strategy_reason.empty() ? "" : fmt::format(" ({})", selection.strategy_reason), "",
-      selection.provider ? selection.provider->name() : "none",
-      selection.provider_reason.empty() ? "" : fmt::format(" ({})", selection.provider_reason));
 }
 
 Outcome report_run(const RunReport& report) {

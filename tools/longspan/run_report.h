@@ -34,12 +34,11 @@ Outcome report_run(const RunReport& report);
 
 /// "forward": {"strategy", "provider", "partition", reasons} of a selection.
 Json direction_json(const Selection& selection, const Explanation& explanation);
-/// The same, for people.
-std::string direction_text(const char* direction, const Selection& selection);
-
-/// Of backward: null where there is none, and a line that says so.
+/// Of backward: null where there is none.
 Json backward_json(const Explanation& explanation);
-std::string backward_text(const Explanation& explanation);
+
+/// What runs and why, for people: partition, head slices where there are some, both directions.
+std::string choice_text(const Explanation& explanation);
 
 /// "12,345,678"
 std::string grouped(int64_t value);

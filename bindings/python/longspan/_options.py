@@ -15,11 +15,15 @@ class Options:
             the names). require never falls back.
         backward_provider: likewise.
         partition: which rank owns which rows: auto, contiguous, zigzag, striped or balanced.
-        head_slices: in how many slices heads are exchanged where they divide.
+        head_slices: in how many slices heads are exchanged where they divide; 0: automatic.
         pull: forward's all_gather pulls keys inside the launch that computes, where it can.
         require_fp32_partials: decline what would round partial results to 16 bits between ranks.
-        promise: empty, or uniform_lengths: what callers claim about lengths on the device.
+        promise: empty, or what callers claim about lengths on the device: uniform_lengths,
+            compact_lengths or pitched_all_gather.
         guards: report or trap: what a broken promise does.
+        output_fill: elide, or always: fill outputs before they are written, too.
+        routing_table: path of a table of measured times (`longspan bench --calibrate`) that the
+            automatic choice of providers goes by; empty: the one that comes with longspan.
         deadline: seconds of each wait for another rank.
     """
 
@@ -28,11 +32,13 @@ class Options:
     forward_provider: str = "auto"
     backward_provider: str = "auto"
     partition: str = "auto"
-    head_slices: int = 1
+    head_slices: int = 0
     pull: bool = True
     require_fp32_partials: bool = False
     promise: str = ""
     guards: str = "report"
+    output_fill: str = "elide"
+    routing_table: str = ""
     deadline: float = 60.0
 
     def values(self) -> tuple[Any, ...]:
@@ -47,6 +53,7 @@ class Options:
             f"--partition={self.partition}",
             f"--head-slices={self.head_slices}",
             f"--guards={self.guards}",
+            f"--output-fill={self.output_fill}",
             f"--deadline={self.deadline}",
         ]
         if not self.pull:
@@ -55,6 +62,8 @@ class Options:
             routing = getattr(self, f"{direction}_provider")
             if routing != "auto":
                 words.append(f"--provider={direction}={routing}")
+        if self.routing_table:
+            words.append(f"--routing-table={self.routing_table}")
         if self.promise:
             words.append(f"--promise={self.promise}")
         return words

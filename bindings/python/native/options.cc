@@ -6,9 +6,11 @@
 #include <chrono>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 
 #include "errors.h"
+#include "longspan/routing_table.h"
 
 namespace longspan::python {
 namespace {
@@ -39,6 +41,16 @@ const std::map<std::string, Setter>& setters() {
        }},
       {"guards",
        [](Options& o, const Any& v) { o.guards = value_or_raise(parse_guard_policy(text_of(v))); }},
+      {"output_fill",
+       [](Options& o, const Any& v) {
+         o.output_fill = value_or_raise(parse_output_fill(text_of(v)));
+       }},
+      {"routing_table",
+       [](Options& o, const Any& v) {
+         if (text_of(v).empty()) return;
+         o.routing_table =
+             std::make_shared<const RoutingTable>(value_or_raise(RoutingTable::load(text_of(v))));
+       }},
       {"deadline",
        [](Options& o, const Any& v) {
          o.deadline = std::chrono::milliseconds(static_cast<int64_t>(1000 * v.cast<double>()));

@@ -24,7 +24,8 @@ class CpuReference final : public Provider {
   constexpr CpuReference() = default;
   std::string_view name() const override { return "cpu/reference"; }
   std::string_view summary() const override { return "row by row in float64, the oracle"; }
-  Result<std::string> identity(const Device& device) const override;
+  Result<std::string> identity(const Problem& problem, Direction direction,
+                               const Device& device) const override;
   Verdict consider(const TileProblem& problem, const Device& device) const override;
   Result<std::shared_ptr<const Plan>> prepare(const TileProblem& problem,
                                               const Device& device) const override;

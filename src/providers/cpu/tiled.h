@@ -26,7 +26,8 @@ class CpuTiled final : public Provider {
   std::string_view summary() const override {
     return "blocked online softmax on all cores, f32 or f64 arithmetic";
   }
-  Result<std::string> identity(const Device& device) const override;
+  Result<std::string> identity(const Problem& problem, Direction direction,
+                               const Device& device) const override;
   Verdict consider(const TileProblem& problem, const Device& device) const override;
   Result<std::shared_ptr<const Plan>> prepare(const TileProblem& problem,
                                               const Device& device) const override;

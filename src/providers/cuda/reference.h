@@ -14,7 +14,8 @@ class CudaReference final : public Provider {
   constexpr CudaReference() = default;
   std::string_view name() const override { return "cuda/reference"; }
   std::string_view summary() const override { return "row by row in float64 on a CUDA device"; }
-  Result<std::string> identity(const Device& device) const override;
+  Result<std::string> identity(const Problem& problem, Direction direction,
+                               const Device& device) const override;
   Verdict consider(const TileProblem& problem, const Device& device) const override;
   Result<std::shared_ptr<const Plan>> prepare(const TileProblem& problem,
                                               const Device& device) const override;

@@ -13,7 +13,8 @@ class Cudnn final : public Provider {
   std::string_view summary() const override {
     return "cuDNN 9.19 or newer, f16 and bf16 on compute capability 9.0";
   }
-  Result<std::string> identity(const Device& device) const override;
+  Result<std::string> identity(const Problem& problem, Direction direction,
+                               const Device& device) const override;
   Verdict consider(const TileProblem& problem, const Device& device) const override;
   Result<std::shared_ptr<const Plan>> prepare(const TileProblem& problem,
                                               const Device& device) const override;

@@ -5,9 +5,11 @@
 
 #include "base/host_device.h"
 #include "mask/tokens.h"
-#include "providers/cudnn/groups.h"
+#include "providers/rows/entries.h"
 
 namespace longspan::cudnn {
+
+using rows::EntryTokens;
 
 struct EntryRows {
   int64_t nq = 0, nk = 0;

@@ -205,7 +205,13 @@ int64_t Group::span_k() const {
   return entries.back().k_row + entries.back().nk - entries.front().k_row;
 }
 
-int64_t key_heads(const TileProblem& p) { return (p.heads_q - 1 + p.group_offset) / p.group + 1; }
+rows::Blanks blanks_of(const TileProblem& problem, std::span<const PlacedTile> tiles,
+                       std::span<const Group> groups) {
+  std::vector<Entry> written;
+  for (const Group& g : groups) written.insert(written.end(), g.entries.begin(), g.entries.end());
+  const bool added = std::ranges::any_of(groups, [](const Group& g) { return g.adds_dq; });
+  return rows::blanks_of(problem, tiles, written, added);
+}
 
 bool bounds_totals(const TileProblem& p) {
   return p.dim_qk % 16 == 0 && p.dim_v % 16 == 0 && !p.features.deterministic;

@@ -7,8 +7,14 @@
 #include <vector>
 
 #include "longspan/provider.h"
+#include "providers/rows/blanks.h"
+#include "providers/rows/entries.h"
 
 namespace longspan::cudnn {
+
+using rows::Entry;
+using rows::EntryTokens;
+using rows::key_heads;
 
 /// Kept pairs: q + shift - left < k <= q + shift + right, as cuDNN counts: its left bound excludes.
 /// shift is 0, or the entry's keys minus its queries when bottom_right.
@@ -17,24 +23,6 @@ struct Mask {
   std::optional<int64_t> right;
   bool bottom_right = false;
   bool operator==(const Mask&) const = default;
-};
-
-/// Features::device_lengths: which tokens the rows of an entry are, and its band, whose edges are
-/// within +-kUnbounded.
-struct EntryTokens {
-  int64_t sequence = 0;
-  int64_t q_begin = 0, q_stride = 1;
-  int64_t k_begin = 0, k_stride = 1;
-  int64_t lo = -kUnbounded, hi = kUnbounded;
-  bool operator==(const EntryTokens&) const = default;
-};
-
-/// Rows of a trimmed tile, or of a part of one.
-struct Entry {
-  int64_t q_row = 0, k_row = 0;
-  int64_t nq = 0, nk = 0;
-  EntryTokens tokens = {};
-  bool operator==(const Entry&) const = default;
 };
 
 /// What one execution computes. The query rows of its entries are disjoint and ascend, and so do
@@ -66,9 +54,6 @@ std::vector<Group> make_groups(const TileProblem& problem, std::span<const Place
 /// Most entries of a group, rounded up ones included.
 inline constexpr int64_t kMostEntries = 1024;
 
-/// Key heads that query heads read: the first ones of those given.
-int64_t key_heads(const TileProblem& problem);
-
 /// Whether workspace of the backward of ragged groups grows with their rows alone: cudnn-frontend
 /// ignores bounds of them unless dims are multiples of 16, and the deterministic backward writes
 /// all scores of the declared rectangle. Else only the smallest tiles are ragged there.
@@ -78,5 +63,10 @@ bool bounds_totals(const TileProblem& problem);
 /// the capacity rounded up by an eighth at most.
 int64_t length_bucket(int64_t length);
 int64_t rows_bucket(int64_t rows);
+
+/// What must be blank before the groups of the tiles are executed: also all queries where groups
+/// add to each other.
+rows::Blanks blanks_of(const TileProblem& problem, std::span<const PlacedTile> tiles,
+                       std::span<const Group> groups);
 
 }  // namespace longspan::cudnn

@@ -12,7 +12,7 @@
 #include "longspan/provider.h"
 #include "providers/cudnn/graph.h"
 #include "providers/cudnn/groups.h"
-#include "providers/cudnn/kernels.h"
+#include "providers/cudnn/offsets.h"
 #include "providers/cudnn/operands.h"
 
 namespace longspan::cudnn {

@@ -7,6 +7,7 @@
 #include "providers/cudnn/graph_cache.h"
 #include "providers/cudnn/layout.h"
 #include "providers/cudnn/plan.h"
+#include "providers/rows/kernels.h"
 #include "providers/rules.h"
 
 namespace longspan::cudnn {
@@ -51,10 +52,10 @@ Status write_offsets(const Launch& launch, Stream stream) {
   return write_offsets(t, stream);
 }
 
-Blank blank_of(const ForwardTiles& t, const EntryList& list) {
+rows::Blank blank_of(const ForwardTiles& t, const EntryList& list) {
   return {.list = list, .queries = {t.o, t.lse}};
 }
-Blank blank_of(const BackwardTiles& t, const EntryList& list) {
+rows::Blank blank_of(const BackwardTiles& t, const EntryList& list) {
   return {.list = list, .queries = {t.dq}, .keys = {t.dk, t.dv}};
 }
 
@@ -121,13 +122,13 @@ Status CudnnPlan::pack_inputs(const Launch& launch, std::span<const Slot> slots,
   for (const Slot slot : slots) {
     const Operand& o = launch.operands[slot];
     if (o.in_place) continue;
-    LONGSPAN_CHECK_OK(pack({.list = launch.list,
-                            .from = o.view,
-                            .heads = o.heads,
-                            .keys = o.keys,
-                            .negated = negated_q && slot == Slot::kQ,
-                            .to = launch.arguments[slot]},
-                           stream));
+    LONGSPAN_CHECK_OK(rows::pack({.list = launch.list,
+                                  .from = o.view,
+                                  .heads = o.heads,
+                                  .keys = o.keys,
+                                  .negated = negated_q && slot == Slot::kQ,
+                                  .to = launch.arguments[slot]},
+                                 stream));
   }
   return {};
 }
@@ -135,7 +136,7 @@ Status CudnnPlan::pack_inputs(const Launch& launch, std::span<const Slot> slots,
 /// Those of `slots` that are not in place.
 Status CudnnPlan::deliver_results(const Launch& launch, std::span<const Slot> slots,
                                   bool negated_dq, Stream stream) const {
-  Delivery delivery{.list = launch.list, .dtype = problem_.dtype};
+  rows::Delivery delivery{.list = launch.list, .dtype = problem_.dtype};
   for (const Slot slot : slots) {
     const Operand& o = launch.operands[slot];
     if (o.in_place) continue;
@@ -148,7 +149,7 @@ Status CudnnPlan::deliver_results(const Launch& launch, std::span<const Slot> sl
         .adds = !problem_.features.whole || (dq && launch.adds_dq),
         .factor = dq && negated_dq ? -1.0f : 1.0f};
   }
-  return deliver(delivery, stream);
+  return rows::deliver(delivery, stream);
 }
 
 Status CudnnPlan::attend(const ForwardTiles& t, Launch& launch, void* workspace) const {
@@ -158,17 +159,17 @@ Status CudnnPlan::attend(const ForwardTiles& t, Launch& launch, void* workspace)
   LONGSPAN_CHECK_OK(launch.graph->execute(launch.arguments, workspace, t.stream));
   auto* const stats = static_cast<float*>(launch.arguments[Slot::kStats]);
   if (!problem_.features.whole) {
-    return merge({.list = launch.list,
-                  .o = t.o,
-                  .lse = t.lse,
-                  .part = launch.arguments[Slot::kO],
-                  .stats = stats,
-                  .dtype = problem_.dtype},
-                 t.stream);
+    return rows::merge({.list = launch.list,
+                        .o = t.o,
+                        .lse = t.lse,
+                        .part = launch.arguments[Slot::kO],
+                        .stats = stats,
+                        .dtype = problem_.dtype},
+                       t.stream);
   }
   LONGSPAN_CHECK_OK(deliver_results(launch, {{Slot::kO}}, false, t.stream));
   if (launch.operands[Slot::kStats].in_place) return {};
-  return unpack_statistics({.list = launch.list, .lse = t.lse, .packed = stats}, t.stream);
+  return rows::unpack_statistics({.list = launch.list, .lse = t.lse, .packed = stats}, t.stream);
 }
 
 /// O, dout and statistics.
@@ -176,16 +177,17 @@ Status CudnnPlan::prepare_backward(const BackwardTiles& t, const Launch& launch)
   if (!launch.operands[Slot::kStats].in_place) {
     auto* const stats = static_cast<float*>(launch.arguments[Slot::kStats]);
     LONGSPAN_CHECK_OK(
-        pack_statistics({.list = launch.list, .lse = t.lse, .packed = stats}, t.stream));
+        rows::pack_statistics({.list = launch.list, .lse = t.lse, .packed = stats}, t.stream));
   }
   if (t.o.rows() > 0) return pack_inputs(launch, {{Slot::kO, Slot::kDout}}, false, t.stream);
   const bool in_place = launch.operands[Slot::kDout].in_place;
-  return make_backward_rows({.list = launch.list,
-                             .dout = t.dout,
-                             .delta = t.delta,
-                             .packed_dout = in_place ? nullptr : launch.arguments[Slot::kDout],
-                             .o = launch.arguments[Slot::kO]},
-                            t.stream);
+  return rows::make_backward_rows(
+      {.list = launch.list,
+       .dout = t.dout,
+       .delta = t.delta,
+       .packed_dout = in_place ? nullptr : launch.arguments[Slot::kDout],
+       .o = launch.arguments[Slot::kO]},
+      t.stream);
 }
 
 Status CudnnPlan::attend(const BackwardTiles& t, Launch& launch, void* workspace) const {
@@ -205,7 +207,8 @@ Status CudnnPlan::attend_all(const Tiles& t, Workspace scratch) const {
   LONGSPAN_TRY(const StagedGroups* const staged, staged_groups(t));
   const cuda::DeviceScope scope(ordinal_);
   auto* const workspace = static_cast<std::byte*>(scratch.data);
-  if (staged->blanks.count > 0) LONGSPAN_CHECK_OK(blank(blank_of(t, staged->blanks), t.stream));
+  if (staged->blanks.count > 0)
+    LONGSPAN_CHECK_OK(rows::blank(blank_of(t, staged->blanks), t.stream));
   for (const StagedGroup& group : staged->groups) {
     LONGSPAN_TRY(Launch launch, make_launch(group, t, workspace));
     LONGSPAN_CHECK_OK(attend(t, launch, workspace + scratch_.cudnn));

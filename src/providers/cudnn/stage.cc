@@ -1,69 +1,24 @@
 #include <fmt/format.h>
 
-#include <cstring>
 #include <utility>
 
-#include "providers/cudnn/blanks.h"
 #include "providers/cudnn/budget.h"
 #include "providers/cudnn/graph_cache.h"
 #include "providers/cudnn/plan.h"
+#include "providers/rows/places.h"
+#include "providers/rows/tables.h"
 #include "providers/sm90.h"
 
 namespace longspan::cudnn {
 namespace {
-
-constexpr size_t kPartAlignment = 256;
-constexpr size_t kTableAlignment = 16;  // what cudnn-frontend says of all tensors
-
-/// Lays parts one behind the other.
-class Places {
- public:
-  size_t take(int64_t bytes) {
-    const size_t place = end_;
-    end_ += (static_cast<size_t>(bytes) + kPartAlignment - 1) / kPartAlignment * kPartAlignment;
-    return place;
-  }
-  size_t end() const { return end_; }
-
- private:
-  size_t end_ = 0;
-};
 
 /// What a group needs in device memory, and where.
 struct Table {
   size_t entries = 0, lengths_q = 0, lengths_k = 0, tokens = 0;
 };
 
-class TableWriter {
- public:
-  Table write(const Group& group);
-  size_t write_entries(std::span<const Entry> entries);
-  const std::vector<std::byte>& bytes() const { return bytes_; }
-
- private:
-  template <class T>
-  size_t append(const std::vector<T>& values) {
-    const size_t place = (bytes_.size() + kTableAlignment - 1) / kTableAlignment * kTableAlignment;
-    bytes_.resize(place + values.size() * sizeof(T));
-    std::memcpy(bytes_.data() + place, values.data(), values.size() * sizeof(T));
-    return place;
-  }
-
-  std::vector<std::byte> bytes_;
-};
-
-size_t TableWriter::write_entries(std::span<const Entry> entries) {
-  std::vector<DeviceEntry> table;
-  DeviceEntry next;
-  for (const Entry& e : entries) {
-    next = {e.q_row, e.k_row, next.q_begin + next.nq, next.k_begin + next.nk, e.nq, e.nk};
-    table.push_back(next);
-  }
-  return append(table);
-}
-
-Table TableWriter::write(const Group& group) {
-  Table table{.entries = write_entries(group.entries)};
+Table write(const Group& group, rows::Tables& tables) {
+  Table table{.entries = tables.append_entries(group.entries)};
   if (!group.padded) return table;
   std::vector<int32_t> lengths_q(static_cast<size_t>(group.batch), 0);
   std::vector<int32_t> lengths_k = lengths_q;
@@ -73,27 +28,10 @@ Table TableWriter::write(const Group& group) {
   }
   std::vector<EntryTokens> tokens;
   for (const Entry& e : group.entries) tokens.push_back(e.tokens);
-  table.tokens = append(tokens);
-  table.lengths_q = append(lengths_q);
-  table.lengths_k = append(lengths_k);
+  table.tokens = tables.append(tokens);
+  table.lengths_q = tables.append(lengths_q);
+  table.lengths_k = tables.append(lengths_k);
   return table;
-}
-
-/// Entries of queries alone, then of keys alone.
-std::vector<Entry> entries_of(const Blanks& blanks) {
-  std::vector<Entry> entries;
-  for (const Range& r : blanks.q) entries.push_back({.q_row = r.first, .nq = r.last - r.first});
-  for (const Range& r : blanks.k) entries.push_back({.k_row = r.first, .nk = r.last - r.first});
-  return entries;
-}
-
-EntryList list_of(std::span<const Entry> entries) {
-  EntryList list{.count = static_cast<int64_t>(entries.size())};
-  for (const Entry& e : entries) {
-    list.rows_q += e.nq;
-    list.rows_k += e.nk;
-  }
-  return list;
 }
 
 }  // namespace
@@ -101,7 +39,7 @@ EntryList list_of(std::span<const Entry> entries) {
 Scratch scratch_of(const TileProblem& p) {
   const int64_t rows_q = p.capacity_q * p.heads_q;
   const int64_t rows_k = p.capacity_k * key_heads(p);
-  Places places;
+  rows::Places places;
   Scratch s;
   const auto take = [&](Slot slot, int64_t bytes) {
     s.tensors[static_cast<size_t>(slot)] = places.take(bytes);
@@ -170,33 +108,28 @@ Result<std::shared_ptr<const Staged>> CudnnPlan::stage(std::span<const PlacedTil
   auto result = std::make_shared<StagedGroups>();
   result->tiles.assign(tiles.begin(), tiles.end());
   const std::vector<Group> groups = make_groups(problem_, tiles);
-  TableWriter writer;
+  rows::Tables memory;
   std::vector<Table> tables;
   std::vector<GraphKey> keys, others;
   for (const Group& group : groups) {
     keys.push_back(packed_key(problem_, group, true, ordinal_));
     others.push_back(packed_key(problem_, group, false, ordinal_));
-    tables.push_back(writer.write(group));
+    tables.push_back(write(group, memory));
   }
-  size_t blanks_begin = 0;
-  if (problem_.features.whole) {
-    const std::vector<Entry> blanks = entries_of(blanks_of(problem_, tiles, groups));
-    blanks_begin = writer.write_entries(blanks);
-    result->blanks = list_of(blanks);
-  }
+  std::vector<Entry> blanks;
+  if (problem_.features.whole) blanks = rows::entries_of(blanks_of(problem_, tiles, groups));
+  const size_t blanks_begin = memory.append_entries(blanks);
   keys.insert(keys.end(), others.begin(), others.end());
   LONGSPAN_TRY(const auto graphs, make_graphs(keys));
-  LONGSPAN_TRY(result->tables, cuda::Memory::copy_of(writer.bytes().data(), writer.bytes().size()));
+  LONGSPAN_TRY(result->tables, cuda::Memory::copy_of(memory.bytes().data(), memory.bytes().size()));
   const char* const base = static_cast<const char*>(result->tables.data());
-  const auto entries_at = [&](size_t place) {
-    return reinterpret_cast<const DeviceEntry*>(base + place);
-  };
-  result->blanks.entries = entries_at(blanks_begin);
+  result->blanks = rows::list_of(blanks, base + blanks_begin);
   for (size_t i = 0; i < groups.size(); ++i) {
     LONGSPAN_CHECK_OK(fits_budget(problem_, *graphs[i], keys[i]));
-    StagedGroup staged{
-        .group = groups[i], .key = keys[i], .graph = graphs[i], .list = list_of(groups[i].entries)};
-    staged.list.entries = entries_at(tables[i].entries);
+    StagedGroup staged{.group = groups[i],
+                       .key = keys[i],
+                       .graph = graphs[i],
+                       .list = rows::list_of(groups[i].entries, base + tables[i].entries)};
     staged.lengths_q = reinterpret_cast<const int32_t*>(base + tables[i].lengths_q);
     staged.lengths_k = reinterpret_cast<const int32_t*>(base + tables[i].lengths_k);
     if (problem_.features.device_lengths) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "providers/hopper/backward/plan.h"
 #include "providers/hopper/heuristics.h"
 #include "providers/hopper/plan.h"
 #include "providers/hopper/rules.h"
@@ -13,6 +14,10 @@ constinit const Hopper kHopper;
 
 Verdict Hopper::consider(const TileProblem& problem, const Device& device) const {
   if (auto decline = hopper::refusal(problem, device)) return *decline;
+  if (problem.direction == Direction::kBackward) {
+    return Offer{.detail = fmt::format("sm_90a kernels of {} columns, FP32 partial results",
+                                       hopper::gradient_columns(problem.dim_qk, problem.dim_v))};
+  }
   const int64_t dim = hopper::kernel_dim(problem.dim_qk, problem.dim_v);
   return Offer{.detail = fmt::format("sm_90a kernels of {} columns, FP32 partial results", dim)};
 }
@@ -26,6 +31,9 @@ Verdict Hopper::consider_pulls(const TileProblem& problem, const Device& device)
 Result<std::shared_ptr<const Plan>> Hopper::prepare(const TileProblem& problem,
                                                     const Device& device) const {
   LONGSPAN_CHECK_OK(preparable(hopper::refusal(problem, device)));
+  if (problem.direction == Direction::kBackward) {
+    return std::shared_ptr<const Plan>(std::make_shared<hopper::BackwardPlan>(problem, device));
+  }
   return std::shared_ptr<const Plan>(std::make_shared<hopper::HopperPlan>(problem, device));
 }
 

@@ -2,20 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "cuda/driver.h"
 
 namespace longspan::hopper {
 namespace {
-
-/// The same rows in one batch entry, where they lie so.
-TensorView flattened(TensorView view) {
-  if (!even(view)) return view;
-  view.seq = view.rows();
-  view.batch = 1;
-  return view;
-}
 
 /// Strides of extents of one are not used, but must be legal.
 cuuint64_t stride_bytes(int64_t extent, int64_t stride) {
@@ -24,19 +14,8 @@ cuuint64_t stride_bytes(int64_t extent, int64_t stride) {
 
 }  // namespace
 
-bool even(const TensorView& view) {
-  return view.batch == 1 || view.stride_batch == view.seq * view.stride_seq;
-}
-
-bool aligned(const TensorView& view, int64_t bytes) {
-  const int64_t unit = bytes / size_of(view.dtype);
-  return reinterpret_cast<uintptr_t>(view.data) % static_cast<uintptr_t>(bytes) == 0 &&
-         view.stride_batch % unit == 0 && view.stride_seq % unit == 0 &&
-         view.stride_head % unit == 0;
-}
-
 bool mappable(const TensorView& view) {
-  const TensorView v = flattened(view);
+  const TensorView v = rows::flattened(view);
   const auto usable = [](int64_t extent, int64_t stride) {
     constexpr int64_t kMostElements = int64_t{1} << 38;
     return extent == 1 || (stride > 0 && stride < kMostElements && stride % 8 == 0);
@@ -56,7 +35,7 @@ Result<Mapped> map_rows(const TensorView& view, const Box& box) {
   static const auto encode =
       cuda::driver_function<decltype(cuTensorMapEncodeTiled)>("cuTensorMapEncodeTiled");
   if (!encode.ok()) return encode.error();
-  const TensorView v = flattened(view);
+  const TensorView v = rows::flattened(view);
   // One box takes all blocks of 64 columns where rows consist of whole ones.
   const bool one_box = v.dim % 64 == 0;
   const int64_t blocks = one_box ? v.dim / 64 : 1;
@@ -69,7 +48,8 @@ Result<Mapped> map_rows(const TensorView& view, const Box& box) {
   const cuuint32_t sides[] = {64, static_cast<cuuint32_t>(box.rows),
                               static_cast<cuuint32_t>(one_box ? box.blocks : 1), 1, 1};
   const cuuint32_t steps[] = {1, 1, 1, 1, 1};
-  Mapped result{.rows = static_cast<int32_t>(v.seq), .boxes = one_box ? 1 : box.blocks};
+  Mapped result{
+      .rows = static_cast<int32_t>(v.seq), .boxes = one_box ? 1 : box.blocks, .in_blocks = one_box};
   const CUtensorMapDataType type =
       v.dtype == DType::kBF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
   const CUresult refused =
@@ -84,16 +64,6 @@ Result<Mapped> map_rows(const TensorView& view, const Box& box) {
                   static_cast<int>(refused), v.batch, v.seq, v.heads, v.dim, v.stride_batch,
                   v.stride_seq, v.stride_head),
       "hopper"};
-}
-
-RowView row_view(const TensorView& view) {
-  const TensorView v = flattened(view);
-  return {.data = static_cast<char*>(v.data),
-          .stride_batch = v.stride_batch,
-          .stride_seq = v.stride_seq,
-          .stride_head = v.stride_head,
-          .seq = static_cast<int32_t>(std::max<int64_t>(v.seq, 1)),
-          .dim = static_cast<int32_t>(v.dim)};
 }
 
 }  // namespace longspan::hopper

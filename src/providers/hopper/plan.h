@@ -66,8 +66,8 @@ class HopperPlan final : public Plan {
   Status map_inputs(const StagedWork& staged, const ForwardTiles& tiles, std::byte* workspace,
                     Parameters& p) const;
   Status map_results(const StagedWork& staged, const ForwardTiles& tiles, Parameters& p) const;
-  /// `p` is the base of what the staged kernel takes. `blocks`: of threads, at most.
-  Status launch(const StagedWork& staged, Parameters& p, int blocks, Stream stream) const;
+  /// `p` is the base of what the staged kernel takes.
+  Status launch(const StagedWork& staged, Parameters& p, Stream stream) const;
   Status forward_pulling(const StagedWork& staged, const ForwardTiles& tiles,
                          std::byte* workspace) const;
 

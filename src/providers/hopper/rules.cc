@@ -17,10 +17,6 @@ using sm90::kOthers;
 using sm90::refused_device;
 
 Refusal refused_type(const TileProblem& p) {
-  if (p.direction == Direction::kBackward) {
-    return Decline{DeclineCode::kDirection,
-                   fmt::format("backward is not offered by hopper; {}", kOthers)};
-  }
   if (p.dtype == DType::kF16 || p.dtype == DType::kBF16) return std::nullopt;
   return Decline{DeclineCode::kDType,
                  fmt::format("dtype {} is not f16 or bf16; {}", name(p.dtype), kOthers)};
@@ -58,6 +54,18 @@ Refusal refused_capacity(const TileProblem& p) {
                              p.capacity_q, p.heads_q, kMostHeadRows, kOthers)};
 }
 
+/// Backward writes P and dS to memory, which narrow heads do not pay for.
+Refusal refused_backward(const TileProblem& p) {
+  constexpr int64_t kNarrow = 128;
+  if (p.dim_qk <= kNarrow && p.dim_v <= kNarrow) {
+    return Decline{DeclineCode::kHeadDim,
+                   fmt::format("dim {} and dim_v {} are not above {}, which backward of hopper is "
+                               "for; {}",
+                               p.dim_qk, p.dim_v, kNarrow, kOthers)};
+  }
+  return sm90::refused_features(p.features, "backward of hopper");
+}
+
 }  // namespace
 
 Refusal refusal(const TileProblem& problem, const Device& device) {
@@ -66,6 +74,7 @@ Refusal refusal(const TileProblem& problem, const Device& device) {
   if (auto decline = refused_type(problem)) return decline;
   if (auto decline = refused_dims(problem)) return decline;
   if (auto decline = refused_capacity(problem)) return decline;
+  if (problem.direction == Direction::kBackward) return refused_backward(problem);
   return sm90::refused_features(problem.features, "hopper");
 }
 

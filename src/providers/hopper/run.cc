@@ -6,8 +6,8 @@
 #include <numbers>
 
 #include "providers/hopper/maps.h"
-#include "providers/hopper/pack.h"
 #include "providers/hopper/plan.h"
+#include "providers/hopper/readable.h"
 #include "providers/rules.h"
 
 namespace longspan::hopper {
@@ -32,22 +32,6 @@ Result<const StagedWork*> staged_work(const ForwardTiles& t) {
 float scale_log2_of(double scale) {
   constexpr float kLeast = 1e-30f;
   return std::max(static_cast<float>(std::abs(scale) * std::numbers::log2e), kLeast);
-}
-
-bool any_crosses(const TensorView& view, std::span<const PlacedTile> tiles, bool keys) {
-  if (even(view)) return false;
-  return std::any_of(tiles.begin(), tiles.end(), [&](const PlacedTile& t) {
-    const int64_t first = keys ? t.k_row : t.q_row;
-    return crosses(view, first, first + (keys ? t.tile.k.size() : t.tile.q.size()));
-  });
-}
-
-/// The view that TMA reads: the caller's, or a packed copy of it at `scratch`.
-Result<TensorView> readable(const TensorView& view, std::span<const PlacedTile> tiles, bool keys,
-                            bool negated, void* scratch, Stream stream) {
-  if (!negated && mappable(view) && !any_crosses(view, tiles, keys)) return view;
-  LONGSPAN_CHECK_OK(pack(view, scratch, negated, stream));
-  return packed_view(scratch, view.dtype, view.rows(), view.heads, view.dim);
 }
 
 }  // namespace
@@ -96,8 +80,7 @@ Result<Parameters> HopperPlan::parameters_of(const StagedWork& staged, const For
   return p;
 }
 
-Status HopperPlan::launch(const StagedWork& staged, Parameters& p, int blocks,
-                          Stream stream) const {
+Status HopperPlan::launch(const StagedWork& staged, Parameters& p, Stream stream) const {
   cudaLaunchConfig_t config = {};
   config.blockDim = dim3(static_cast<unsigned>(staged.kernel->threads));
   config.dynamicSmemBytes = static_cast<size_t>(staged.kernel->shared_bytes);
@@ -107,7 +90,7 @@ Status HopperPlan::launch(const StagedWork& staged, Parameters& p, int blocks,
     p.count = static_cast<int32_t>(wave.count);
     p.units = p.count * p.heads;
     p.section_heads = static_cast<int32_t>(section_heads(problem_, wave));
-    config.gridDim = dim3(static_cast<unsigned>(std::min(blocks, p.units)));
+    config.gridDim = dim3(static_cast<unsigned>(std::min(multiprocessors_, p.units)));
     void* arguments[] = {&p};
     LONGSPAN_CHECK_OK(cuda::status(cudaLaunchKernelExC(&config, staged.kernel->entry, arguments),
                                    "launching a forward kernel of hopper"));
@@ -131,7 +114,7 @@ Status HopperPlan::forward(const ForwardTiles& t, Workspace workspace) const {
   if (pulls) return forward_pulling(*staged, t, scratch);
   LONGSPAN_TRY(Parameters p, parameters_of(*staged, t, scratch));
   LONGSPAN_CHECK_OK(cuda::fill_on_device(p.counter, 0, sizeof(uint32_t), t.stream));
-  return launch(*staged, p, multiprocessors_, t.stream);
+  return launch(*staged, p, t.stream);
 }
 
 Status HopperPlan::backward(const BackwardTiles&, Workspace) const {

@@ -63,7 +63,7 @@ Status HopperPlan::forward_pulling(const StagedWork& staged, const ForwardTiles&
   p.gathered[0] = static_cast<char*>(t.k.data);
   p.gathered[1] = static_cast<char*>(t.v.data);
   LONGSPAN_CHECK_OK(cuda::fill_on_device(p.counter, 0, kCounters * sizeof(uint32_t), t.stream));
-  return launch(staged, p, multiprocessors_, t.stream);
+  return launch(staged, p, t.stream);
 }
 
 }  // namespace longspan::hopper

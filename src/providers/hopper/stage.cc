@@ -2,20 +2,15 @@
 
 #include <algorithm>
 
-#include "providers/hopper/pack.h"
 #include "providers/hopper/plan.h"
 #include "providers/hopper/rules.h"
+#include "providers/rows/places.h"
+#include "providers/rows/views.h"
 #include "providers/rules.h"
 #include "providers/sm90.h"
 
 namespace longspan::hopper {
 namespace {
-
-size_t after(size_t place, int64_t bytes) {
-  constexpr size_t kPartAlignment = 256;
-  const size_t end = place + static_cast<size_t>(bytes);
-  return (end + kPartAlignment - 1) / kPartAlignment * kPartAlignment;
-}
 
 template <class T>
 Result<cuda::Memory> table(const std::vector<T>& entries) {
@@ -25,7 +20,7 @@ Result<cuda::Memory> table(const std::vector<T>& entries) {
 /// Loads kernels ahead of their first launch, which may be captured, and lets them have their
 /// memory.
 Status load(const Kernel& kernel) {
-  LONGSPAN_CHECK_OK(load_pack());
+  LONGSPAN_CHECK_OK(rows::load_pack_view());
   return cuda::status(
       cudaFuncSetAttribute(kernel.entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
                            kernel.shared_bytes),
@@ -35,11 +30,13 @@ Status load(const Kernel& kernel) {
 }  // namespace
 
 Scratch scratch_of(const TileProblem& p) {
+  rows::Places places;
   Scratch s;
-  s.q = after(s.counter, kCounters * sizeof(uint32_t));
-  s.k = after(s.q, p.capacity_q * p.heads_q * p.dim_qk * 2);
-  s.v = after(s.k, p.capacity_k * p.heads_kv * p.dim_qk * 2);
-  s.end = after(s.v, p.capacity_k * p.heads_kv * p.dim_v * 2);
+  s.counter = places.take(kCounters * sizeof(uint32_t));
+  s.q = places.take(p.capacity_q * p.heads_q * p.dim_qk * 2);
+  s.k = places.take(p.capacity_k * p.heads_kv * p.dim_qk * 2);
+  s.v = places.take(p.capacity_k * p.heads_kv * p.dim_v * 2);
+  s.end = places.end();
   return s;
 }
 

@@ -14,8 +14,6 @@ using cuda::TileWave;
 /// Rows count no further than this, so that edges of bands can be added to them.
 constexpr int64_t kFar = int64_t{1} << 29;
 
-int32_t edge(int64_t value) { return static_cast<int32_t>(std::clamp(value, -kFar, kFar)); }
-
 /// Every tile with queries, as one wave: they share no rows.
 TileTable whole_table(std::span<const PlacedTile> tiles) {
   TileTable table;
@@ -79,6 +77,8 @@ void append(const TileTable& table, const TileWave& tiles, bool whole, int64_t r
 }
 
 }  // namespace
+
+int32_t edge(int64_t value) { return static_cast<int32_t>(std::clamp(value, -kFar, kFar)); }
 
 int64_t key_blocks(const Block& block, int64_t rows, int64_t keys) {
   const Range seen = seen_keys(block, rows);

@@ -30,6 +30,9 @@ struct Wave {
   bool operator==(const Wave&) const = default;
 };
 
+/// An edge of a band as kernels take it: any row can be added to it.
+int32_t edge(int64_t value);
+
 struct Work {
   std::vector<Block> blocks;  // wave after wave
   std::vector<Wave> waves;

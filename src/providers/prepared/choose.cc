@@ -1,13 +1,16 @@
 #include "providers/prepared/choose.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 
-#include "providers/cudnn/groups.h"
+#include "providers/rows/entries.h"
 
 namespace longspan::prepared {
 namespace {
@@ -24,7 +27,7 @@ bool suits(const TileProblem& p, const Serves& s) {
 bool suits(const TileProblem& p, const Manifest& m) {
   if (!suits(p, m.serves)) return false;
   if (m.engine == Engine::kFa4) return true;
-  return m.serves.heads_q == p.heads_q && m.serves.heads_kv == cudnn::key_heads(p);
+  return m.serves.heads_q == p.heads_q && m.serves.heads_kv == rows::key_heads(p);
 }
 
 /// Whether a build runs any tile of this shape.
@@ -50,16 +53,29 @@ std::string problem_text(const TileProblem& p) {
   const std::string window = p.features.window ? " window=128,0" : "";
   return fmt::format(
       "dtype={} heads={}/{} dim={} dim_v={} lengths={} kv_lengths={} mask=causal{}{}",
-      name(p.dtype), p.heads_q, cudnn::key_heads(p), p.dim_qk, p.dim_v, p.capacity_q, p.capacity_k,
+      name(p.dtype), p.heads_q, rows::key_heads(p), p.dim_qk, p.dim_v, p.capacity_q, p.capacity_k,
       window, p.features.deterministic ? " deterministic=true" : "");
 }
 
+constexpr std::string_view kArchitecture = "sm_90a";
+
+/// Of builds for other devices that compute the problem there.
+std::string other_architectures(const TileProblem& p, const Store& store) {
+  std::set<std::string> names;
+  for (const Manifest& m : store.manifests()) {
+    if (m.architecture != kArchitecture && suits(p, m)) names.insert(m.architecture);
+  }
+  if (names.empty()) return "";
+  return fmt::format(" for {} (those for {} are never run)", kArchitecture, fmt::join(names, ", "));
+}
+
 Decline not_prepared(const TileProblem& p, const Store& store, Shape shape) {
-  return {DeclineCode::kNotPrepared,
-          fmt::format("{} has no {} build of {} {}, dim {}, dim_v {}, {} query heads a key head; "
-                      "run: longspan prepare --out {} --for \"{}\"",
-                      store.folder(), name(shape), name(p.direction), name(p.dtype), p.dim_qk,
-                      p.dim_v, group_of(p), store.folder(), problem_text(p))};
+  return {
+      DeclineCode::kNotPrepared,
+      fmt::format("{} has no {} build{} of {} {}, dim {}, dim_v {}, {} query heads a key head; "
+                  "run: longspan prepare --out {} --for \"{}\"",
+                  store.folder(), name(shape), other_architectures(p, store), name(p.direction),
+                  name(p.dtype), p.dim_qk, p.dim_v, group_of(p), store.folder(), problem_text(p))};
 }
 
 std::variant<Builds, Decline> opened(const Store& store, Engine engine,
@@ -75,7 +91,7 @@ std::variant<Builds, Decline> opened(const Store& store, Engine engine,
 
 }  // namespace
 
-int64_t group_of(const TileProblem& p) { return p.heads_q / cudnn::key_heads(p); }
+int64_t group_of(const TileProblem& p) { return p.heads_q / rows::key_heads(p); }
 
 const Kernel* Builds::find(const Wish& wish) const {
   const Kernel* any = nullptr;
@@ -89,12 +105,20 @@ const Kernel* Builds::find(const Wish& wish) const {
   return any;
 }
 
+bool may_serve(const Manifest& m, const Problem& p, Direction direction) {
+  const Serves& s = m.serves;
+  if (s.direction != direction || s.dtype != p.dtype) return false;
+  if (s.dim != p.dim_qk || s.dim_v != p.dim_v || s.group > p.group()) return false;
+  return direction == Direction::kForward || s.deterministic == p.deterministic;
+}
+
 std::variant<Builds, Decline> choose(const TileProblem& p, const Store& store) {
   std::optional<Shape> first_missing;
   for (const Engine engine : {Engine::kFa4, Engine::kFrost}) {
     std::vector<const Manifest*> builds;
     for (const Manifest& m : store.manifests()) {
-      if (m.engine == engine && m.architecture == "sm_90a" && suits(p, m)) builds.push_back(&m);
+      if (m.engine == engine && m.architecture == kArchitecture && suits(p, m))
+        builds.push_back(&m);
     }
     const std::optional<Shape> lacking = missing(p, builds);
     if (!lacking) return opened(store, engine, builds);

@@ -39,6 +39,9 @@ class Builds {
 /// Query heads of a key head, among those that the problem's query heads read.
 int64_t group_of(const TileProblem& problem);
 
+/// Whether a build may compute tiles of the problem on some rank, which has a part of its heads.
+bool may_serve(const Manifest& manifest, const Problem& problem, Direction direction);
+
 /// The decline says which build is missing and how to make it, or why one could not be opened.
 std::variant<Builds, Decline> choose(const TileProblem& problem, const Store& store);
 

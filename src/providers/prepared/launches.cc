@@ -9,24 +9,28 @@
 namespace longspan::prepared {
 namespace {
 
-using cudnn::Entry;
+using rows::Entry;
 
 /// Pieces of one sight whose rows ascend.
 struct Bin {
   Sight sight;
   std::vector<Entry> entries;
 
-  bool takes(const Piece& p) const {
+  bool takes(const Piece& p, bool one_of_each) const {
     const Entry& last = entries.back();
+    if (one_of_each && p.rows.tokens.sequence == last.tokens.sequence) return false;
     return p.sight == sight && p.rows.q_row >= last.q_row + last.nq &&
            p.rows.k_row >= last.k_row + last.nk;
   }
 };
 
-std::vector<Bin> make_bins(std::span<const Piece> pieces) {
+/// `one_of_each`: a bin has one piece of a sequence at most, so that pieces of sequences which lie
+/// alike are alike in every bin.
+std::vector<Bin> make_bins(std::span<const Piece> pieces, bool one_of_each) {
   std::vector<Bin> bins;
   for (const Piece& p : pieces) {
-    const auto taker = std::ranges::find_if(bins, [&](const Bin& b) { return b.takes(p); });
+    const auto taker =
+        std::ranges::find_if(bins, [&](const Bin& b) { return b.takes(p, one_of_each); });
     if (taker == bins.end()) {
       bins.push_back({p.sight, {p.rows}});
     } else {
@@ -111,6 +115,21 @@ int64_t total(std::span<const Entry> entries, int64_t Entry::*rows) {
                          [&](int64_t sum, const Entry& e) { return sum + e.*rows; });
 }
 
+Result<std::vector<Launch>> launches_of(const TileProblem& problem, const Builds& builds,
+                                        const std::vector<Bin>& bins) {
+  std::vector<Launch> launches;
+  for (const Bin& bin : bins) {
+    LONGSPAN_CHECK_OK(Maker(problem, builds, bin).append_to(launches));
+  }
+  return launches;
+}
+
+/// In launches: a packed one mostly needs copies of its rows before and after.
+int64_t cost(std::span<const Launch> launches) {
+  const auto packed = std::ranges::count_if(launches, &Launch::packed);
+  return static_cast<int64_t>(launches.size()) + 2 * packed;
+}
+
 }  // namespace
 
 int64_t Launch::rows_q() const { return total(entries, &Entry::nq); }
@@ -129,11 +148,9 @@ int64_t most_padded_rows(int64_t capacity, int64_t tile, bool packed) {
 
 Result<std::vector<Launch>> make_launches(const TileProblem& problem, const Builds& builds,
                                           std::span<const Piece> pieces) {
-  std::vector<Launch> launches;
-  for (const Bin& bin : make_bins(pieces)) {
-    LONGSPAN_CHECK_OK(Maker(problem, builds, bin).append_to(launches));
-  }
-  return launches;
+  LONGSPAN_TRY(std::vector<Launch> mixed, launches_of(problem, builds, make_bins(pieces, false)));
+  LONGSPAN_TRY(std::vector<Launch> apart, launches_of(problem, builds, make_bins(pieces, true)));
+  return cost(apart) < cost(mixed) ? std::move(apart) : std::move(mixed);
 }
 
 }  // namespace longspan::prepared

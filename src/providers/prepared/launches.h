@@ -17,7 +17,7 @@ struct Launch {
   const Kernel* kernel = nullptr;
   Sight sight;
   bool packed = false;  // entries of any length; else all are alike and lie at equal distances
-  std::vector<cudnn::Entry> entries;
+  std::vector<rows::Entry> entries;
 
   int64_t batch() const { return packed ? 1 : static_cast<int64_t>(entries.size()); }
   int64_t rows_q() const;

@@ -3,7 +3,7 @@
 namespace longspan::prepared {
 namespace {
 
-using cudnn::Entry;
+using rows::Entry;
 
 constexpr int64_t kUnit = 8;  // 16-bit elements of 16 bytes
 

@@ -15,7 +15,9 @@ Error not_built() { return {ErrorCode::kUnsupported, kRemedy, "prepared"}; }
 
 }  // namespace
 
-Result<std::string> PreparedKernels::identity(const Device&) const { return not_built(); }
+Result<std::string> PreparedKernels::identity(const Problem&, Direction, const Device&) const {
+  return not_built();
+}
 
 Verdict PreparedKernels::consider(const TileProblem&, const Device&) const {
   return Decline{DeclineCode::kNotBuilt, kRemedy};

@@ -5,16 +5,17 @@
 namespace longspan::prepared {
 namespace {
 
-cudnn::Entry rows_of(const PlacedTile& placed, const Tile& rest) {
+rows::Entry rows_of(const PlacedTile& placed, const Tile& rest) {
   const Tile& tile = placed.tile;
   return {.q_row = placed.q_row + (rest.q.begin - tile.q.begin) / tile.q.stride,
           .k_row = placed.k_row + (rest.k.begin - tile.k.begin) / tile.k.stride,
           .nq = rest.q.size(),
-          .nk = rest.k.size()};
+          .nk = rest.k.size(),
+          .tokens = {.sequence = tile.sequence}};
 }
 
 /// Queries from nk - hi on see all keys; those before end on the diagonal.
-void append_halves(const cudnn::Entry& rows, int64_t hi, std::vector<Piece>& pieces) {
+void append_halves(const rows::Entry& rows, int64_t hi, std::vector<Piece>& pieces) {
   Piece before{.rows = rows, .sight = {Shape::kCausal}, .part = true};
   before.rows.nq = rows.nk - hi;
   pieces.push_back(before);
@@ -25,7 +26,7 @@ void append_halves(const cudnn::Entry& rows, int64_t hi, std::vector<Piece>& pie
 }
 
 /// `rest` is trimmed, so its band holds both corners: the first query and key, the last ones too.
-void append(const cudnn::Entry& rows, Band band, bool prefers_window, std::vector<Piece>& pieces) {
+void append(const rows::Entry& rows, Band band, bool prefers_window, std::vector<Piece>& pieces) {
   const bool cuts_left = band.lo > -(rows.nq - 1);
   const bool cuts_right = band.hi < rows.nk - 1;
   const int64_t diagonal = rows.nk - rows.nq;

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "longspan/provider.h"
-#include "providers/cudnn/groups.h"
 #include "providers/prepared/manifest.h"
+#include "providers/rows/entries.h"
 
 namespace longspan::prepared {
 
@@ -20,7 +20,7 @@ struct Sight {
 
 /// Rows of a trimmed tile, or a part of one. Every row sees a key and every key is seen.
 struct Piece {
-  cudnn::Entry rows;
+  rows::Entry rows;
   Sight sight;
   bool part = false;  // another piece has keys of this one
 };

@@ -11,17 +11,17 @@
 
 #include "cuda/runtime.h"
 #include "longspan/provider.h"
-#include "providers/cudnn/kernels.h"
 #include "providers/prepared/choose.h"
 #include "providers/prepared/launches.h"
 #include "providers/prepared/layout.h"
 #include "providers/prepared/scratch.h"
+#include "providers/rows/kernels.h"
 
 namespace longspan::prepared {
 
 struct StagedLaunch {
   Launch launch;
-  cudnn::EntryList list;
+  rows::EntryList list;
   Operand cumulative_q, cumulative_k;  // where packed
   Operand lengths_q, lengths_k;        // of builds of fixed rows
   bool adds_keys = false;  // whole results: other launches compute gradients of the same keys
@@ -30,7 +30,7 @@ struct StagedLaunch {
 struct StagedLaunches final : public Staged {
   std::vector<PlacedTile> tiles;
   std::vector<StagedLaunch> launches;
-  cudnn::EntryList blanks;  // whole results: rows that no launch writes
+  rows::EntryList blanks;  // whole results: rows that no launch writes
   cuda::Memory tables;
 };
 

@@ -32,12 +32,15 @@ std::variant<prepared::Builds, Decline> chosen(const TileProblem& problem, const
 
 }  // namespace
 
-/// Over all objects of the store, as they are chosen among all.
-Result<std::string> PreparedKernels::identity(const Device&) const {
+/// Over the objects that a tile of the problem may be computed by: it chooses among these.
+Result<std::string> PreparedKernels::identity(const Problem& problem, Direction direction,
+                                              const Device&) const {
   LONGSPAN_TRY(const prepared::Store* const store, prepared::store());
   std::string sums;
   if (store != nullptr) {
-    for (const prepared::Manifest& manifest : store->manifests()) sums += manifest.sha256 + "\n";
+    for (const prepared::Manifest& manifest : store->manifests()) {
+      if (prepared::may_serve(manifest, problem, direction)) sums += manifest.sha256 + "\n";
+    }
   }
   return prepared::sha256_of_text(std::move(sums));
 }

@@ -14,7 +14,8 @@ class PreparedKernels final : public Provider {
   std::string_view summary() const override {
     return "kernels of a store that longspan prepare made, f16 and bf16 on compute capability 9.0";
   }
-  Result<std::string> identity(const Device& device) const override;
+  Result<std::string> identity(const Problem& problem, Direction direction,
+                               const Device& device) const override;
   Verdict consider(const TileProblem& problem, const Device& device) const override;
   Result<std::shared_ptr<const Plan>> prepare(const TileProblem& problem,
                                               const Device& device) const override;

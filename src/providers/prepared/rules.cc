@@ -7,7 +7,7 @@
 #include <tuple>
 #include <utility>
 
-#include "providers/cudnn/groups.h"
+#include "providers/rows/entries.h"
 #include "providers/rules.h"
 #include "providers/sm90.h"
 
@@ -35,11 +35,11 @@ Refusal refused_types(const TileProblem& p) {
 /// Engines pair query head i with key head i / group.
 Refusal refused_heads(const TileProblem& p) {
   const bool whole_groups = p.group_offset == 0 && p.heads_q % p.group == 0;
-  if (whole_groups || cudnn::key_heads(p) == 1) return std::nullopt;
+  if (whole_groups || rows::key_heads(p) == 1) return std::nullopt;
   return Decline{DeclineCode::kHeads,
                  fmt::format("{} query heads from place {} of a group of {} do not share their {} "
                              "key heads evenly; {}",
-                             p.heads_q, p.group_offset, p.group, cudnn::key_heads(p), kOthers)};
+                             p.heads_q, p.group_offset, p.group, rows::key_heads(p), kOthers)};
 }
 
 /// Rows are counted in 32 bits, and rows of all heads too.
@@ -72,11 +72,11 @@ Refusal refused_by_engines(const TileProblem& p) {
                    fmt::format("a window with dim {}, dim_v {} is fixed when FROST is built; {}",
                                p.dim_qk, p.dim_v, kOthers)};
   }
-  if (backward && p.dim_qk != p.dim_v && cudnn::key_heads(p) != p.heads_q) {
+  if (backward && p.dim_qk != p.dim_v && rows::key_heads(p) != p.heads_q) {
     return Decline{DeclineCode::kHeads,
                    fmt::format("backward of dim {}, dim_v {} needs a key head for each of {} query "
                                "heads, there are {}; {}",
-                               p.dim_qk, p.dim_v, p.heads_q, cudnn::key_heads(p), kOthers)};
+                               p.dim_qk, p.dim_v, p.heads_q, rows::key_heads(p), kOthers)};
   }
   return std::nullopt;
 }

@@ -4,10 +4,10 @@
 #include <array>
 #include <cmath>
 
-#include "providers/cudnn/groups.h"
 #include "providers/prepared/errors.h"
 #include "providers/prepared/plan.h"
 #include "providers/prepared/statistics.h"
+#include "providers/rows/entries.h"
 #include "providers/rules.h"
 
 namespace longspan::prepared {
@@ -37,7 +37,7 @@ float* dense_rows(const TensorView& view, const Launch& launch) {
   if (view.heads > 1 && view.stride_head != 1) return nullptr;
   int64_t row = launch.entries[0].q_row;
   auto* const first = static_cast<float*>(view.data) + view.offset(row, 0);
-  for (const cudnn::Entry& e : launch.entries) {
+  for (const rows::Entry& e : launch.entries) {
     if (e.q_row != row) return nullptr;
     row += e.nq;
   }
@@ -48,10 +48,10 @@ Statistics statistics_of(const Launch& launch, int64_t heads) {
   return {.batch = launch.batch(), .rows = launch.sq(), .heads = heads};
 }
 
-cudnn::Blank blank_of(const ForwardTiles& t, const cudnn::EntryList& list) {
+rows::Blank blank_of(const ForwardTiles& t, const rows::EntryList& list) {
   return {.list = list, .queries = {t.o, t.lse}};
 }
-cudnn::Blank blank_of(const BackwardTiles& t, const cudnn::EntryList& list) {
+rows::Blank blank_of(const BackwardTiles& t, const rows::EntryList& list) {
   return {.list = list, .queries = {t.dq}, .keys = {t.dk, t.dv}};
 }
 
@@ -62,7 +62,7 @@ Rows PreparedPlan::rows_of(Name name) const {
   const bool values =
       name == Name::kV || name == Name::kO || name == Name::kDout || name == Name::kDv;
   return {.keys = keys,
-          .heads = keys ? cudnn::key_heads(problem_) : problem_.heads_q,
+          .heads = keys ? rows::key_heads(problem_) : problem_.heads_q,
           .dim = values ? problem_.dim_v : problem_.dim_qk};
 }
 
@@ -125,7 +125,7 @@ Run PreparedPlan::begin(const StagedLaunch& staged, const Tiles& t, std::byte* w
   v.scale = scale_of(t.scale);
   v.left = launch.sight.left;
   v.right = launch.sight.right;
-  v.sizes = {launch.batch(), problem_.heads_q, cudnn::key_heads(problem_),
+  v.sizes = {launch.batch(), problem_.heads_q, rows::key_heads(problem_),
              launch.sq(),    launch.sk(),      0};
   v.tokens_q = launch.kernel->manifest().serves.tokens_q;
   v.stream = t.stream;
@@ -145,13 +145,13 @@ Status PreparedPlan::pack_input(const Run& run, Name name, const TensorView& vie
                                 bool negated) const {
   if (!run.in_scratch(name)) return {};
   const Rows rows = rows_of(name);
-  return cudnn::pack({.list = run.staged->list,
-                      .from = view,
-                      .heads = rows.heads,
-                      .keys = rows.keys,
-                      .negated = negated,
-                      .to = run.values[name].data},
-                     run.values.stream);
+  return rows::pack({.list = run.staged->list,
+                     .from = view,
+                     .heads = rows.heads,
+                     .keys = rows.keys,
+                     .negated = negated,
+                     .to = run.values[name].data},
+                    run.values.stream);
 }
 
 Status PreparedPlan::deliver_statistics(const ForwardTiles& t, const Run& run,
@@ -168,16 +168,16 @@ Status PreparedPlan::deliver_statistics(const ForwardTiles& t, const Run& run,
     LONGSPAN_CHECK_OK(rows_of_heads(s, t.stream));
   }
   if (!whole) {
-    return cudnn::merge({.list = staged.list,
-                         .o = t.o,
-                         .lse = t.lse,
-                         .part = run.values[Name::kO].data,
-                         .stats = packed,
-                         .dtype = problem_.dtype},
-                        t.stream);
+    return rows::merge({.list = staged.list,
+                        .o = t.o,
+                        .lse = t.lse,
+                        .part = run.values[Name::kO].data,
+                        .stats = packed,
+                        .dtype = problem_.dtype},
+                       t.stream);
   }
   if (by_heads && direct != nullptr) return {};
-  return cudnn::unpack_statistics({.list = staged.list, .lse = t.lse, .packed = packed}, t.stream);
+  return rows::unpack_statistics({.list = staged.list, .lse = t.lse, .packed = packed}, t.stream);
 }
 
 Status PreparedPlan::attend(const ForwardTiles& t, Run& run, std::byte* workspace) const {
@@ -190,9 +190,9 @@ Status PreparedPlan::attend(const ForwardTiles& t, Run& run, std::byte* workspac
   LONGSPAN_CHECK_OK(run.staged->launch.kernel->run(run.values));
   LONGSPAN_CHECK_OK(deliver_statistics(t, run, workspace));
   if (!whole || !run.in_scratch(Name::kO)) return {};
-  cudnn::Delivery delivery{.list = run.staged->list, .count = 1, .dtype = problem_.dtype};
+  rows::Delivery delivery{.list = run.staged->list, .count = 1, .dtype = problem_.dtype};
   delivery.results[0] = {.packed = run.values[Name::kO].data, .to = t.o, .heads = problem_.heads_q};
-  return cudnn::deliver(delivery, t.stream);
+  return rows::deliver(delivery, t.stream);
 }
 
 /// O, dout and statistics by heads. Without the caller's O, one is made whose products with dout
@@ -204,7 +204,7 @@ Status PreparedPlan::prepare_backward(const BackwardTiles& t, const Run& run,
   if (from == nullptr) {
     auto* const packed = reinterpret_cast<float*>(workspace + scratch_.row_statistics);
     LONGSPAN_CHECK_OK(
-        cudnn::pack_statistics({.list = staged.list, .lse = t.lse, .packed = packed}, t.stream));
+        rows::pack_statistics({.list = staged.list, .lse = t.lse, .packed = packed}, t.stream));
     from = packed;
   }
   Statistics s = statistics_of(staged.launch, problem_.heads_q);
@@ -215,7 +215,7 @@ Status PreparedPlan::prepare_backward(const BackwardTiles& t, const Run& run,
     LONGSPAN_CHECK_OK(pack_input(run, Name::kO, t.o, false));
     return pack_input(run, Name::kDout, t.dout, false);
   }
-  return cudnn::make_backward_rows(
+  return rows::make_backward_rows(
       {.list = staged.list,
        .dout = t.dout,
        .delta = t.delta,
@@ -227,7 +227,7 @@ Status PreparedPlan::prepare_backward(const BackwardTiles& t, const Run& run,
 Status PreparedPlan::deliver_gradients(const BackwardTiles& t, const Run& run) const {
   const bool whole = problem_.features.whole;
   const float factor = t.scale < 0 ? -1.0f : 1.0f;
-  cudnn::Delivery delivery{.list = run.staged->list, .dtype = problem_.dtype};
+  rows::Delivery delivery{.list = run.staged->list, .dtype = problem_.dtype};
   const auto add = [&](Name name, const TensorView& view, bool adds, float times) {
     if (!run.in_scratch(name)) return;
     const Rows rows = rows_of(name);
@@ -242,7 +242,7 @@ Status PreparedPlan::deliver_gradients(const BackwardTiles& t, const Run& run) c
   add(Name::kDk, t.dk, !whole || run.staged->adds_keys, 1);
   add(Name::kDv, t.dv, !whole || run.staged->adds_keys, 1);
   if (delivery.count == 0) return {};
-  return cudnn::deliver(delivery, t.stream);
+  return rows::deliver(delivery, t.stream);
 }
 
 Status PreparedPlan::attend(const BackwardTiles& t, Run& run, std::byte* workspace) const {
@@ -271,7 +271,7 @@ Status PreparedPlan::attend_all(const Tiles& t, Workspace scratch) const {
   const cuda::DeviceScope scope(ordinal_);
   auto* const workspace = static_cast<std::byte*>(scratch.data);
   if (staged->blanks.count > 0) {
-    LONGSPAN_CHECK_OK(cudnn::blank(blank_of(t, staged->blanks), t.stream));
+    LONGSPAN_CHECK_OK(rows::blank(blank_of(t, staged->blanks), t.stream));
   }
   for (const StagedLaunch& launch : staged->launches) {
     Run run = begin(launch, t, workspace);

@@ -2,29 +2,14 @@
 
 #include <algorithm>
 
-#include "providers/cudnn/groups.h"
+#include "providers/rows/entries.h"
+#include "providers/rows/places.h"
 
 namespace longspan::prepared {
 namespace {
 
-constexpr size_t kPartAlignment = 256;
-
-/// Lays parts one behind the other.
-class Places {
- public:
-  size_t take(int64_t bytes) {
-    const size_t place = end_;
-    end_ += (static_cast<size_t>(bytes) + kPartAlignment - 1) / kPartAlignment * kPartAlignment;
-    return place;
-  }
-  size_t end() const { return end_; }
-
- private:
-  size_t end_ = 0;
-};
-
 int64_t heads_of(const Buffer& b, const TileProblem& p) {
-  return b.keys ? cudnn::key_heads(p) : p.heads_q;
+  return b.keys ? rows::key_heads(p) : p.heads_q;
 }
 
 /// Bytes of a buffer in the largest launch.
@@ -48,8 +33,8 @@ int64_t statistics_rows(const TileProblem& p, const Builds& builds) {
 
 Scratch scratch_of(const TileProblem& p, const Builds& builds) {
   const int64_t rows_q = p.capacity_q * p.heads_q;
-  const int64_t rows_k = p.capacity_k * cudnn::key_heads(p);
-  Places places;
+  const int64_t rows_k = p.capacity_k * rows::key_heads(p);
+  rows::Places places;
   Scratch s;
   const auto take = [&](Name name, int64_t bytes) {
     s.places[static_cast<size_t>(name)] = places.take(bytes);

@@ -110,6 +110,7 @@ void poison_outside(const Case& c, Inputs& in) {
   poison(in.q, false);
   poison(in.k, true);
   poison(in.v, true);
+  poison(in.dout, false);
 }
 
 }  // namespace longspan::testing

@@ -24,7 +24,7 @@ void check_whole(const Case& c, const Inputs& in, double factor = 1);
 /// Both, on inputs drawn from `seed`.
 void check_case(const Case& c, uint64_t seed, double factor = 1);
 
-/// Makes every row of q, k and v that lies in no tile NaN.
+/// Makes every row of q, k, v and dout that lies in no tile NaN.
 void poison_outside(const Case& c, Inputs& in);
 
 }  // namespace longspan::testing

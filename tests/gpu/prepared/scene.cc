@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
+#include "gpu/prepared/test_store.h"
 #include "longspan/libraries.h"
 #include "providers/lane.h"
 #include "providers/prepared/prepared.h"
@@ -14,12 +14,10 @@
 namespace longspan::testing {
 namespace {
 
-/// The store that LONGSPAN_TEST_STORE names, or build/store: see scripts/prepared_store.sh.
 class NeedsStore : public ::testing::Environment {
  public:
   void SetUp() override {
-    const char* const named = std::getenv("LONGSPAN_TEST_STORE");
-    const Status set = set_prepared_store(named == nullptr ? "build/store" : named);
+    const Status set = set_prepared_store(test_store());
     ASSERT_TRUE(set.ok()) << set.error().text();
   }
 };

@@ -1,11 +1,12 @@
 // Rows of whole results: each is written by one execution or blank.
-#include "providers/cudnn/blanks.h"
+#include "providers/rows/blanks.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 #include <vector>
 
+#include "providers/cudnn/groups.h"
 #include "providers/cudnn/tiles.h"
 
 namespace longspan::cudnn {
@@ -13,14 +14,14 @@ namespace {
 
 using Ranges = std::vector<Range>;
 
-Blanks blanks(const TileProblem& p, const std::vector<PlacedTile>& tiles) {
+rows::Blanks blanks(const TileProblem& p, const std::vector<PlacedTile>& tiles) {
   return blanks_of(p, tiles, make_groups(p, tiles));
 }
 
 TEST(CudnnBlanks, NothingWhereAllRowsSeeKeys) {
   TileProblem p = problem(Direction::kBackward, 100, 100);
   p.features.whole = true;
-  const Blanks b = blanks(p, {placed(0, 100, 0, 100, {-kUnbounded, 0})});
+  const rows::Blanks b = blanks(p, {placed(0, 100, 0, 100, {-kUnbounded, 0})});
   EXPECT_TRUE(b.q.empty() && b.k.empty());
 }
 
@@ -29,7 +30,7 @@ TEST(CudnnBlanks, RowsWithoutKeysAndKeysWithoutQueries) {
   p.features.whole = true;
   EXPECT_EQ(blanks(p, {placed(10, 50, 20, 30, {-kUnbounded, -5})}).q, (Ranges{{10, 15}}));
   EXPECT_EQ(blanks(p, {placed(10, 20, 20, 30, {-kUnbounded, 0})}).k, (Ranges{{40, 50}}));
-  const Blanks empty = blanks(p, {placed(10, 20, 0, 0, {}), placed(30, 0, 0, 7, {})});
+  const rows::Blanks empty = blanks(p, {placed(10, 20, 0, 0, {}), placed(30, 0, 0, 7, {})});
   EXPECT_EQ(empty.q, (Ranges{{10, 30}}));
   EXPECT_EQ(empty.k, (Ranges{{0, 7}}));
   p.direction = Direction::kForward;
@@ -39,7 +40,7 @@ TEST(CudnnBlanks, RowsWithoutKeysAndKeysWithoutQueries) {
 TEST(CudnnBlanks, AllQueriesWhereGroupsAdd) {
   TileProblem p = problem(Direction::kBackward, 8192, 8192);
   p.features.whole = true;
-  const Blanks b = blanks(p, {placed(0, 8192, 0, 8192, {-1024, 1024})});
+  const rows::Blanks b = blanks(p, {placed(0, 8192, 0, 8192, {-1024, 1024})});
   EXPECT_EQ(b.q, (Ranges{{0, 8192}}));
   EXPECT_TRUE(b.k.empty());
 }
@@ -69,7 +70,7 @@ TEST(CudnnBlanks, EveryRowOnce) {
       p.capacity_k += nk + pick(random, 0, 3);
     }
     const auto groups = make_groups(p, tiles);
-    const Blanks b = blanks_of(p, tiles, groups);
+    const rows::Blanks b = blanks_of(p, tiles, groups);
     std::vector<int> written(static_cast<size_t>(p.capacity_q));
     const auto write = [&](int64_t first, int64_t last) {
       for (int64_t row = first; row < last; ++row) ++written[static_cast<size_t>(row)];

@@ -44,7 +44,6 @@ TEST(HopperRules, Declines) {
     Change change;
   };
   const Bad all[] = {
-      {DeclineCode::kDirection, "backward", [](auto& p) { p.direction = Direction::kBackward; }},
       {DeclineCode::kDType, "f32", [](auto& p) { p.dtype = DType::kF32; }},
       {DeclineCode::kHeadDim, "dim 100 is no multiple of 8", [](auto& p) { p.dim_qk = 100; }},
       {DeclineCode::kHeadDim, "dim_v 12 is no multiple of 8", [](auto& p) { p.dim_v = 12; }},
@@ -71,6 +70,65 @@ TEST(HopperRules, Declines) {
     ASSERT_TRUE(decline.has_value()) << bad.part;
     EXPECT_EQ(decline->code, bad.code) << decline->detail;
     EXPECT_THAT(decline->detail, HasSubstr(bad.part));
+  }
+}
+
+TileProblem good_backward() {
+  TileProblem problem = good();
+  problem.direction = Direction::kBackward;
+  problem.dim_qk = problem.dim_v = 256;
+  return problem;
+}
+
+TEST(HopperRules, BackwardDeclines) {
+  struct Bad {
+    DeclineCode code;
+    std::string part;  // of the detail
+    Change change;
+  };
+  const Bad all[] = {
+      {DeclineCode::kHeadDim, "dim 128 and dim_v 64 are not above 128, which backward of hopper",
+       [](auto& p) { p.dim_qk = 128, p.dim_v = 64; }},
+      {DeclineCode::kHeadDim, "dim 257 is no multiple of 8", [](auto& p) { p.dim_qk = 257; }},
+      {DeclineCode::kHeadDim, "dim_v 520 > 512", [](auto& p) { p.dim_v = 520; }},
+      {DeclineCode::kDType, "f32", [](auto& p) { p.dtype = DType::kF32; }},
+      {DeclineCode::kSoftcap, "softcap is not offered by backward of hopper",
+       [](auto& p) { p.features.softcap = true; }},
+      {DeclineCode::kAlibi, "alibi", [](auto& p) { p.features.alibi = true; }},
+      {DeclineCode::kBias, "bias", [](auto& p) { p.features.bias = Bias::kB1; }},
+      {DeclineCode::kDropout, "dropout", [](auto& p) { p.features.dropout = true; }},
+      {DeclineCode::kDeviceLengths, "device_lengths",
+       [](auto& p) { p.features.device_lengths = true; }},
+  };
+  for (const Bad& bad : all) {
+    TileProblem problem = good_backward();
+    bad.change(problem);
+    const auto decline = refusal(problem, h200());
+    ASSERT_TRUE(decline.has_value()) << bad.part;
+    EXPECT_EQ(decline->code, bad.code) << decline->detail;
+    EXPECT_THAT(decline->detail, HasSubstr(bad.part));
+  }
+}
+
+TEST(HopperRules, BackwardTakes) {
+  const Change all[] = {
+      [](auto&) {},
+      [](auto& p) { p.dtype = DType::kF16; },
+      [](auto& p) { p.dim_qk = p.dim_v = 136; },
+      [](auto& p) { p.dim_qk = 192, p.dim_v = 128; },
+      [](auto& p) { p.dim_qk = 8, p.dim_v = 512; },
+      [](auto& p) { p.features.whole = true; },
+      [](auto& p) { p.features.deterministic = true; },
+      [](auto& p) { p.features.window = true; },
+      [](auto& p) { p.capacity_q = p.capacity_k = 0; },
+  };
+  for (const Change& change : all) {
+    TileProblem problem = good_backward();
+    change(problem);
+    const Verdict verdict = kHopper.consider(problem, h200());
+    const Decline* const decline = declined(verdict);
+    ASSERT_EQ(decline, nullptr) << decline->detail;
+    EXPECT_FALSE(std::get<Offer>(verdict).partials_16bit);
   }
 }
 

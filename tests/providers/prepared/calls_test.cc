@@ -76,7 +76,7 @@ struct Scene {
                         .group = 2,
                         .dim_qk = kDim,
                         .dim_v = kDim};
-    const cudnn::Entry entry{.nq = kQueries, .nk = kKeys};
+    const rows::Entry entry{.nq = kQueries, .nk = kKeys};
     const Launch launch{.entries = {static_cast<size_t>(kBatch), entry}};
     for (const Buffer& b : m.buffers) {
       Operand operand = buffer_operand(b, m, p, launch);

@@ -104,7 +104,36 @@ TEST(Choose, ABuildThatCannotBeOpenedIsADecline) {
 TEST(Choose, BuildsOfOtherArchitecturesAreLeftOut) {
   json other = causal();
   other["architecture"] = "sm_100a";
-  EXPECT_THAT(decline_of({full(), other}, problem()), HasSubstr("has no causal build"));
+  EXPECT_THAT(decline_of({full(), other}, problem()),
+              HasSubstr("has no causal build for sm_90a (those for sm_100a are never run) of "
+                        "forward bf16"));
+}
+
+TEST(Choose, OnlySomeBuildsMayServeAProblem) {
+  const Problem p =
+      parse_problem("dtype=bf16 heads=4/2 dim=16 lengths=100 mask=causal deterministic=true")
+          .value();
+  const auto serves = [&](Serves s, Direction direction = Direction::kForward) {
+    Manifest m;
+    m.serves = s;
+    return may_serve(m, p, direction);
+  };
+  const Serves forward{.dtype = DType::kBF16, .dim = 16, .dim_v = 16, .group = 2};
+  EXPECT_TRUE(serves(forward));  // deterministic or not
+  const auto changed = [&](auto change) {
+    Serves s = forward;
+    change(s);
+    return s;
+  };
+  EXPECT_TRUE(serves(changed([](Serves& s) { s.group = 1; })));  // of a rank with a part of a group
+  EXPECT_FALSE(serves(changed([](Serves& s) { s.group = 4; })));
+  EXPECT_FALSE(serves(changed([](Serves& s) { s.dim_v = 24; })));
+  EXPECT_FALSE(serves(changed([](Serves& s) { s.dtype = DType::kF16; })));
+  EXPECT_FALSE(serves(forward, Direction::kBackward));
+  Serves backward = changed([](Serves& s) { s.direction = Direction::kBackward; });
+  EXPECT_FALSE(serves(backward, Direction::kBackward));
+  backward.deterministic = true;
+  EXPECT_TRUE(serves(backward, Direction::kBackward));
 }
 
 TEST(Choose, FrostNeedsRoomForAnyRows) {

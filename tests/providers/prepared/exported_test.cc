@@ -37,9 +37,9 @@ TileProblem problem_of(const Serves& s) {
 
 Launch launch_of(const Manifest& m) {
   const bool fixed = m.serves.tokens_q != 0 && !m.serves.lengths;
-  const cudnn::Entry first{.nq = fixed ? m.serves.tokens_q : kRows,
-                           .nk = fixed ? m.serves.tokens_k : kRows};
-  const cudnn::Entry second{.q_row = kRows, .k_row = kRows, .nq = kRows, .nk = kRows};
+  const rows::Entry first{.nq = fixed ? m.serves.tokens_q : kRows,
+                          .nk = fixed ? m.serves.tokens_k : kRows};
+  const rows::Entry second{.q_row = kRows, .k_row = kRows, .nq = kRows, .nk = kRows};
   Launch launch{.packed = m.serves.packed, .entries = {first}};
   if (m.engine == Engine::kFa4) launch.entries.push_back(second);
   return launch;

@@ -33,6 +33,24 @@ TEST(PreparedLaunches, EqualSequencesAreABatch) {
   EXPECT_FALSE((*result)[0].packed);
 }
 
+TEST(PreparedLaunches, HalvesOfEqualSequencesAreABatchEach) {
+  std::vector<Piece> pieces;
+  for (int64_t i = 0; i < 4; ++i) {
+    for (const int64_t half : {0, 50}) {
+      pieces.push_back(piece(130 * i + half, 50));
+      pieces.back().rows.tokens.sequence = i;
+    }
+  }
+  for (const Builds* const b : {&dense(), &both()}) {
+    const auto result = launches(*b, pieces);
+    ASSERT_EQ(result->size(), 2u);  // in one list they lie at two distances in turn
+    for (const Launch& launch : *result) {
+      EXPECT_FALSE(launch.packed);
+      EXPECT_EQ(launch.batch(), 4);
+    }
+  }
+}
+
 TEST(PreparedLaunches, UnequalOnesArePackedWhereABuildCan) {
   const std::vector<Piece> pieces = {piece(0, 50), piece(50, 30), piece(80, 7)};
   const auto packed = launches(both(), pieces);

@@ -20,11 +20,11 @@ TensorView view(int64_t batch = 1, int64_t seq = 100) {
   return v;
 }
 
-Launch launch(const std::vector<cudnn::Entry>& entries, bool packed = false) {
+Launch launch(const std::vector<rows::Entry>& entries, bool packed = false) {
   return {.packed = packed, .entries = entries};
 }
 
-cudnn::Entry rows(int64_t first, int64_t count) {
+rows::Entry rows(int64_t first, int64_t count) {
   return {.q_row = first, .k_row = first, .nq = count, .nk = count};
 }
 

@@ -12,6 +12,8 @@
 
 #include "double_store.h"
 #include "providers/prepared/frame.h"
+#include "providers/prepared/prepared.h"
+#include "scene.h"
 
 namespace longspan::prepared::testing {
 namespace {
@@ -74,6 +76,47 @@ TEST(Lists, EveryKnownSignatureIsTaken) {
         std::pair{"fa4.backward_post", kBackwardPost}}) {
     EXPECT_EQ(refusal_of(list, signature), "taken");
   }
+}
+
+/// Contract alone: no device of these architectures has ever run them.
+TEST(Lists, ManifestsOfEnginesForOtherDevicesAreReadAndDeclined) {
+  size_t others = 0;
+  for (const Known& k : kKnown) {
+    if (k.list == std::string("frost.sm90")) continue;
+    ++others;
+    DoubleStore folder;
+    for (const char* mask : {"full", "causal"}) {
+      json manifest = frost_manifest(k.symbol, k.list, k.signature);
+      manifest["name"] = mask;
+      manifest["architecture"] = k.list == std::string("frost.sm107_37") ? "sm_107a" : "sm_100a";
+      manifest["serves"]["mask"] = mask;
+      folder.add(manifest);
+    }
+    const auto store = folder.read();
+    ASSERT_TRUE(store.ok()) << store.error().text();
+    for (const Manifest& m : (*store)->manifests()) {
+      const auto kernel = (*store)->kernel(m);  // its signature is the known one
+      EXPECT_TRUE(kernel.ok()) << kernel.error().text();
+    }
+    TileProblem p = problem();
+    p.dim_qk = p.dim_v = 512;
+    p.capacity_q = p.capacity_k = 256;
+    const auto found = choose(p, **store);
+    const auto* const decline = std::get_if<Decline>(&found);
+    ASSERT_NE(decline, nullptr) << k.list;
+    EXPECT_THAT(decline->detail, HasSubstr("are never run) of forward bf16, dim 512")) << k.list;
+  }
+  EXPECT_EQ(others, 7u);
+}
+
+TEST(Lists, DevicesOfOtherArchitecturesAreDeclined) {
+  Device b200 = h200();
+  b200.capability = 100;
+  const Verdict verdict = kPrepared.consider(problem(), b200);
+  const Decline* const decline = declined(verdict);
+  ASSERT_NE(decline, nullptr);
+  EXPECT_EQ(decline->code, DeclineCode::kDevice);
+  EXPECT_THAT(decline->detail, HasSubstr("compute capability 10.0 of cuda:0 is not 9.0"));
 }
 
 TEST(Lists, EqualNumbersOfSlotsAreNoProof) {

@@ -1,5 +1,6 @@
 """What the package offers without a framework."""
 
+import json
 import subprocess
 import sys
 
@@ -76,6 +77,19 @@ def test_routing_options_reach_the_report():
     report = longspan.explain(TEXT, options=options)
     assert report["forward"]["provider"] == "cpu/reference"
     assert report["backward"]["provider"] == "cpu/tiled"
+
+
+def test_routing_tables_reach_the_report(tmp_path):
+    row = {"device": "cpu", "direction": "forward", "dtype": "bf16", "dim": 64, "dim_v": 64,
+           "mask": "causal", "packed": True, "deterministic": False, "length": 60,
+           "median_us": {"cpu/tiled": 100, "cpu/reference": 80}}
+    table = tmp_path / "table.json"
+    table.write_text(json.dumps({"format": 1, "fingerprint": {}, "rows": [row]}))
+    report = longspan.explain(TEXT, options=longspan.Options(routing_table=str(table)))
+    assert report["forward"]["provider"] == "cpu/reference"
+    assert report["backward"]["provider"] == "cpu/tiled"
+    with pytest.raises(longspan.InvalidArgument, match="cannot be read"):
+        longspan.explain(TEXT, options=longspan.Options(routing_table=str(tmp_path / "none")))
 
 
 def test_schedule_simulate_and_support_report():

@@ -1,5 +1,9 @@
 """longspan.jax on one GPU against float64, and inside XLA's command buffers."""
 
+import os
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -92,10 +96,7 @@ IN_BUFFERS = {
 
 
 @pytest.mark.parametrize("name", IN_BUFFERS)
-def test_what_xla_may_capture_takes_new_data(name):
-    """XLA may put forward and backward into a command buffer; its text does not say whether."""
-    if jax.default_backend() == "cpu":
-        pytest.skip("command buffers are of GPUs")
+def test_what_xla_captures_takes_new_data(name):
     dtype, options = IN_BUFFERS[name]
 
     def step(q, k, v):
@@ -108,7 +109,7 @@ def test_what_xla_may_capture_takes_new_data(name):
         same(compiled(*x), step(*x), GPU_BARS[jnp.dtype(dtype).name][0])
 
 
-def test_what_xla_may_capture_takes_new_dropout_keys():
+def test_what_xla_captures_takes_new_dropout_keys():
     """Keys are data of the graph: a replay with another key drops others."""
     x = inputs(jnp.float32)
 
@@ -118,3 +119,25 @@ def test_what_xla_may_capture_takes_new_dropout_keys():
     compiled = jax.jit(step)
     for seed in (1, 2, 1, 3, 1):
         same(compiled(jax.random.key(seed)), step(jax.random.key(seed)))
+
+
+STEP = """
+import jax, jax.numpy as jnp
+from longspan.jax import attention
+
+def loss(q, k, v):
+    return (attention(q, k, v, causal=True).astype(jnp.float32) ** 2).sum()
+
+x = [jnp.ones((2, 130, heads, 64), jnp.bfloat16) for heads in (4, 2, 2)]
+jax.jit(jax.grad(loss, argnums=(0, 1, 2)))(*x)[0].block_until_ready()
+"""
+
+
+def test_both_calls_are_in_one_command_buffer(tmp_path):
+    """XLA's list of what it launches: what a command buffer holds stands indented below it."""
+    flags = f"{os.environ['XLA_FLAGS']} --xla_dump_to={tmp_path} --xla_dump_hlo_as_text"
+    subprocess.run([sys.executable, "-c", STEP], env={**os.environ, "XLA_FLAGS": flags}, check=True)
+    launches, = tmp_path.glob("*jit_loss.thunk_sequence_after_thunk_passes.txt")
+    calls = [line for line in launches.read_text().splitlines() if "kCustomCall" in line]
+    assert len(calls) == 2
+    assert all(line.startswith("    ") for line in calls), launches.read_text()

@@ -1,14 +1,16 @@
 """Inputs of a test, and what the library and the oracle make of them."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
 import jax_oracle
 import numpy as np
+from jax.sharding import PartitionSpec
 from jax_oracle import Terms
 
-from longspan.jax import attention
+from longspan.jax import Plan, attention
 
 
 @dataclasses.dataclass
@@ -127,3 +129,31 @@ class Scene:
     def check(self, call=None, bars: dict = jax_oracle.BARS) -> None:
         with jax.enable_x64(self.dtype == "float64"):
             jax_oracle.check(self.results(call), self.truth(), self.dtype, bars)
+
+
+def over_mesh(scene: Scene, partition: str, *, mesh, check_vma: bool = True, **options):
+    """Scene.call on the whole arrays, cut by a Plan and computed inside shard_map over the
+    axis "cp" of the mesh."""
+    axis = {"bshd": 1, "sbhd": 0, "thd": 0}[scene.layout]
+    rows = PartitionSpec(*[None] * axis, "cp")
+    terms = scene.terms
+    mask = {"causal": terms.causal, "align": terms.align, "window": terms.window,
+            "chunk": terms.chunk}
+    if scene.layout == "thd":
+        plan = Plan(mesh.size, cu_seqlens=np.cumsum((0, *scene.lengths)), partition=partition,
+                    cu_seqlens_kv=np.cumsum((0, *scene.kv_lengths)), prefix=terms.prefix, **mask)
+    else:
+        pad = scene.padded or max(scene.lengths)
+        plan = Plan(mesh.size, seq=pad, kv_seq=scene.padded or max(scene.kv_lengths),
+                    partition=partition, **mask)
+    body = functools.partial(scene.call, axis_name="cp", partition=plan.partition, **options)
+    sharded = jax.shard_map(body, mesh=mesh, in_specs=(rows, rows, rows, PartitionSpec(),
+                            PartitionSpec()), out_specs=(rows, (rows, PartitionSpec())),
+                            check_vma=check_vma)
+
+    def call(q, k, v, sinks, bias):
+        cut = [plan.shard(x, side, axis) for x, side in ((q, "q"), (k, "k"), (v, "k"))]
+        o, (lse, largest) = sharded(*cut, sinks, bias)
+        return plan.unshard(o, axis=axis), (plan.unshard(lse, axis=axis), largest)
+
+    return jax.jit(call)

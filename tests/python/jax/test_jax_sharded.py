@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
 from jax_oracle import Terms, check
-from jax_scene import Scene
+from jax_scene import Scene, over_mesh
 
 from longspan.jax import Plan, attention
 
@@ -18,33 +18,7 @@ SINKS = np.array([0.5, -1.0, 2.0, 0.0], np.float32)
 SLOPES = np.array([0.5, 0.1, 0.0, 0.02], np.float32)
 
 
-def over_axis(scene: Scene, partition: str, check_vma: bool = True, **options):
-    """Scene.call on the whole arrays, cut by a Plan and computed inside shard_map."""
-    axis = {"bshd": 1, "sbhd": 0, "thd": 0}[scene.layout]
-    rows = PartitionSpec(*[None] * axis, "cp")
-    terms = scene.terms
-    mask = {"causal": terms.causal, "align": terms.align, "window": terms.window,
-            "chunk": terms.chunk}
-    if scene.layout == "thd":
-        plan = Plan(RANKS, cu_seqlens=np.cumsum((0, *scene.lengths)), partition=partition,
-                    cu_seqlens_kv=np.cumsum((0, *scene.kv_lengths)), prefix=terms.prefix, **mask)
-    else:
-        pad = scene.padded or max(scene.lengths)
-        plan = Plan(RANKS, seq=pad, kv_seq=scene.padded or max(scene.kv_lengths),
-                    partition=partition, **mask)
-    body = functools.partial(scene.call, axis_name="cp", partition=plan.partition, **options)
-    sharded = jax.shard_map(body, mesh=MESH, in_specs=(rows, rows, rows, PartitionSpec(),
-                            PartitionSpec()), out_specs=(rows, (rows, PartitionSpec())),
-                            check_vma=check_vma)
-
-    def call(q, k, v, sinks, bias):
-        cut = [plan.shard(x, side, axis) for x, side in ((q, "q"), (k, "k"), (v, "k"))]
-        o, (lse, largest) = sharded(*cut, sinks, bias)
-        return plan.unshard(o, axis=axis), (plan.unshard(lse, axis=axis), largest)
-
-    return jax.jit(call)
-
-
+over_axis = functools.partial(over_mesh, mesh=MESH)
 SCENES = {
     "plain": Scene(),
     "causal": Scene(lengths=(40, 40), terms=Terms(causal=True)),
@@ -211,3 +185,10 @@ def test_without_jit():
     causal = Scene(lengths=(13, 21), layout="thd", terms=Terms(causal=True))
     got = dict(zip(("o", "dq", "dk", "dv"), (o, *back(jnp.asarray(scene.dout)))))
     check(got, causal.truth(), "float32")
+
+
+@pytest.mark.parametrize("name", ["causal", "packed"])
+def test_a_mesh_of_one_device(name):
+    mesh = jax.make_mesh((1,), ("cp",), axis_types=(jax.sharding.AxisType.Auto,),
+                         devices=jax.devices()[:1])
+    SCENES[name].check(over_mesh(SCENES[name], "zigzag", mesh=mesh))

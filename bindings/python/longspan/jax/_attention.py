@@ -242,5 +242,7 @@ def attention(
     o, lse, largest = run(spec, q, k, v, sides)
     results = (o,)
     results += (lax.stop_gradient(lse),) if return_lse else ()
-    results += (lax.stop_gradient(largest),) if return_max_logit else ()
+    if return_max_logit:
+        largest = lax.stop_gradient(largest)
+        results += (largest if axis_name is None else lax.pmax(largest, axis_name),)
     return results if len(results) > 1 else o

@@ -130,7 +130,7 @@ def _forward(spec: Spec, q, k, v, sides):
     if spec.has("sink"):
         logit = jnp.zeros(q.shape[-2], acc) if sink is None else sink
         o, lse = _enter_sink(o, lse, logit, _valid(spec).covered(rank, q.shape[0]))
-    return o, lse, lax.pmax(max_logit, spec.axis) if spec.has("max_logit") else None
+    return o, lse, max_logit if spec.has("max_logit") else None
 
 
 @functools.partial(jax.jit, static_argnums=0)

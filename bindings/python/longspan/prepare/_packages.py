@@ -6,12 +6,21 @@ import pathlib
 
 from ._errors import Refused
 
-# Buffers, their order and private functions are no interface of these packages.
-_COMMON = {"nvidia-cutlass-dsl": "4.8.1", "apache-tvm-ffi": "0.1.15.post2"}
-PINNED = {
-    "fa4": {"flash-attn-4": "4.0.0b36", **_COMMON},
-    "frost": {"nvidia-cudnn-frontend": "1.32.0", **_COMMON},
-}
+
+def _pinned() -> dict[str, dict[str, str]]:
+    """packages.txt, which the library is built with too: of each engine the versions by package."""
+    pinned: dict[str, dict[str, str]] = {}
+    lines = pathlib.Path(__file__).with_name("packages.txt").read_text("ascii").splitlines()
+    for line in lines:
+        if line.startswith("#"):
+            continue
+        engines, package, version = line.split()
+        for engine in engines.split(","):
+            pinned.setdefault(engine, {})[package] = version
+    return pinned
+
+
+PINNED = _pinned()
 
 
 def pip_line(engine: str) -> str:

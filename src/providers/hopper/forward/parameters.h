@@ -6,34 +6,22 @@
 
 #include <cstdint>
 
-#include "base/host_device.h"
 #include "longspan/loan.h"
 #include "providers/hopper/pull_work.h"
 #include "providers/hopper/work.h"
+#include "providers/rows/views.h"
 
 namespace longspan::hopper {
+
+using rows::RowView;
 
 /// A tensor that TMA reads or writes in boxes of rows of one head.
 struct Mapped {
   CUtensorMap map;
   int32_t rows = 1;   // of a batch entry
   int32_t boxes = 1;  // that a tile is made of: one, or one of every 64 columns
-};
-
-/// A tensor that threads read and write. Row r is row r % seq of batch entry r / seq; strides count
-/// elements.
-struct RowView {
-  char* data = nullptr;
-  int64_t stride_batch = 0, stride_seq = 0, stride_head = 0;
-  int32_t seq = 1;
-  int32_t dim = 0;
-
-  template <class T>
-  LONGSPAN_HOST_DEVICE T* at(int32_t row, int32_t head) const {
-    const int32_t batch = row < seq ? 0 : row / seq;
-    return reinterpret_cast<T*>(data) + batch * stride_batch + (row - batch * seq) * stride_seq +
-           head * stride_head;
-  }
+  /// Whether columns are counted in blocks of 64.
+  bool in_blocks = true;
 };
 
 struct Parameters {

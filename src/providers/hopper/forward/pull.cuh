@@ -4,9 +4,9 @@
 
 #include "providers/hopper/forward/parameters.h"
 #include "providers/hopper/forward/tiles.cuh"
-#include "providers/hopper/ptx/bulk.cuh"
 #include "providers/hopper/ptx/flags.cuh"
 #include "providers/hopper/ptx/mbarrier.cuh"
+#include "providers/hopper/ptx/tma.cuh"
 
 namespace longspan::hopper {
 
@@ -91,7 +91,7 @@ class Puller {
     fence_proxy();
     const uint32_t slot = n % C::kPullUnits, bar = sm_.full + slot * 8;
     mbarrier_expect_bytes(bar, unit.bytes);
-    bulk_load(sm_.units + slot * C::kPullBytes, from, unit.bytes, bar);
+    bulk_load(sm_.units + slot * C::kPullBytes, from, bar, unit.bytes);
   }
 
   __device__ __forceinline__ void publish(int n) const {

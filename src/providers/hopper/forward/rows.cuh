@@ -57,25 +57,28 @@ __device__ __forceinline__ float quad_sum(float x) {
 }
 __device__ __forceinline__ Rows quad_sum(Rows x) { return {quad_sum(x.upper), quad_sum(x.lower)}; }
 
-// Hide columns. Bounds are relative to this thread's first column, 2 (lane % 4).
+// Hide columns: they become `hidden`. Bounds are relative to this thread's first column, 2 (lane %
+// 4).
 template <int R>
-__device__ __forceinline__ void hide_behind(float (&s)[R], int last_upper, int last_lower) {
+__device__ __forceinline__ void hide_behind(float (&s)[R], int last_upper, int last_lower,
+                                            float hidden = -kInfinity) {
 #pragma unroll
   for (int i = 0; i < R / 4; ++i)
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      if (8 * i + e > last_upper) s[4 * i + e] = -kInfinity;
-      if (8 * i + e > last_lower) s[4 * i + 2 + e] = -kInfinity;
+      if (8 * i + e > last_upper) s[4 * i + e] = hidden;
+      if (8 * i + e > last_lower) s[4 * i + 2 + e] = hidden;
     }
 }
 template <int R>
-__device__ __forceinline__ void hide_before(float (&s)[R], int first_upper, int first_lower) {
+__device__ __forceinline__ void hide_before(float (&s)[R], int first_upper, int first_lower,
+                                            float hidden = -kInfinity) {
 #pragma unroll
   for (int i = 0; i < R / 4; ++i)
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      if (8 * i + e < first_upper) s[4 * i + e] = -kInfinity;
-      if (8 * i + e < first_lower) s[4 * i + 2 + e] = -kInfinity;
+      if (8 * i + e < first_upper) s[4 * i + e] = hidden;
+      if (8 * i + e < first_lower) s[4 * i + 2 + e] = hidden;
     }
 }
 

@@ -76,7 +76,7 @@ __device__ __forceinline__ Coordinates coordinates_of(const Mapped& tensor, int 
 /// those of 64 columns.
 __device__ __forceinline__ void load_rows(uint32_t to, const Mapped& tensor, uint32_t bar,
                                           int box_bytes, Coordinates c, int first_block = 0) {
-  if (tensor.boxes == 1) {
+  if (tensor.in_blocks) {
     c.block = first_block;
   } else {
     c.x = first_block * 64;

@@ -36,4 +36,16 @@ __device__ __forceinline__ uint32_t pack<__half>(float low, float high) {
   return r;
 }
 
+template <class T>
+__device__ __forceinline__ float2 unpack(uint32_t pair);
+template <>
+__device__ __forceinline__ float2 unpack<__nv_bfloat16>(uint32_t pair) {
+  return {__uint_as_float(pair << 16), __uint_as_float(pair & 0xFFFF0000u)};
+}
+template <>
+__device__ __forceinline__ float2 unpack<__half>(uint32_t pair) {
+  const __half2_raw halves = {static_cast<uint16_t>(pair), static_cast<uint16_t>(pair >> 16)};
+  return __half22float2(halves);
+}
+
 }  // namespace longspan::hopper

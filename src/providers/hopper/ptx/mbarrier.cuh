@@ -34,7 +34,7 @@ __device__ __forceinline__ bool mbarrier_test(uint32_t bar, uint32_t parity) {
       : "memory");
   return done != 0;
 }
-/// Waits until the phase of `parity` is complete. A wait that cannot end traps after minutes
+/// Waits until the phase of `parity` is complete. A wait that cannot end traps after hours
 /// instead of hanging; keys of a late rank may take as long as its peers' deadline.
 // NOTE: "unroll 1" matters: the compiler otherwise repeats the poll 32 times at every call.
 __device__ __forceinline__ void mbarrier_wait(uint32_t bar, uint32_t parity) {

@@ -30,6 +30,20 @@ __device__ __forceinline__ void tma_store(const CUtensorMap* map, uint32_t from,
       "r"(from), "r"(c.x), "r"(c.row), "r"(c.block), "r"(c.head), "r"(c.batch)
       : "memory");
 }
+/// `bytes` that lie together, a multiple of 16; both addresses are aligned to 16 bytes.
+__device__ __forceinline__ void bulk_load(uint32_t to, const void* from, uint32_t bar,
+                                          uint32_t bytes) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(to),
+      "l"(from), "r"(bytes), "r"(bar)
+      : "memory");
+}
+__device__ __forceinline__ void bulk_store(void* to, uint32_t from, uint32_t bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from),
+               "r"(bytes)
+               : "memory");
+}
 __device__ __forceinline__ void tma_store_commit() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }

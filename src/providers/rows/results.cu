@@ -1,9 +1,9 @@
-// From cuDNN's outputs to the caller's rows.
+// From an engine's outputs to the caller's rows.
 #include "cuda/runtime.h"
-#include "providers/cudnn/kernels.h"
-#include "providers/cudnn/rows.cuh"
+#include "providers/rows/kernels.h"
+#include "providers/rows/octets.cuh"
 
-namespace longspan::cudnn {
+namespace longspan::rows {
 namespace {
 
 struct MergeParameters {
@@ -112,7 +112,7 @@ Status merge(const Merge& m, Stream stream) {
     merge_kernel<T, kLanes>
         <<<blocks(m.list.rows_q * p.heads, kLanes), kThreads, 0, native(stream)>>>(p);
   });
-  return cuda::status(cudaGetLastError(), "launching the merge of cuDNN's output");
+  return cuda::status(cudaGetLastError(), "launching the merge of partial results");
 }
 
 Status deliver(const Delivery& d, Stream stream) {
@@ -139,7 +139,7 @@ Status deliver(const Delivery& d, Stream stream) {
     const auto kernel = wide ? delivery_kernel<T, float, kLanes> : delivery_kernel<T, T, kLanes>;
     kernel<<<grid, kThreads, 0, native(stream)>>>(p);
   });
-  return cuda::status(cudaGetLastError(), "launching the delivery of cuDNN's results");
+  return cuda::status(cudaGetLastError(), "launching the delivery of results");
 }
 
 Status blank(const Blank& b, Stream stream) {
@@ -158,4 +158,4 @@ Status blank(const Blank& b, Stream stream) {
   return cuda::status(cudaGetLastError(), "launching rows without keys or queries");
 }
 
-}  // namespace longspan::cudnn
+}  // namespace longspan::rows

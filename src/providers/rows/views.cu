@@ -1,10 +1,9 @@
 #include <cuda_runtime_api.h>
 
 #include "cuda/runtime.h"
-#include "providers/hopper/maps.h"
-#include "providers/hopper/pack.h"
+#include "providers/rows/views.h"
 
-namespace longspan::hopper {
+namespace longspan::rows {
 namespace {
 
 constexpr int kThreads = 256;
@@ -13,6 +12,7 @@ constexpr int kOctet = 8;  // elements of a thread
 struct PackParameters {
   RowView from;
   uint4* to;
+  int32_t first_row;
   int64_t octets;    // of all rows
   uint32_t per_row;  // octets of a row of one head
   uint32_t heads;
@@ -20,14 +20,15 @@ struct PackParameters {
   bool wide;         // whether an octet may be read in one access
 };
 
-__global__ void __launch_bounds__(kThreads) pack_kernel(const __grid_constant__ PackParameters p) {
+__global__ void __launch_bounds__(kThreads)
+    pack_view_kernel(const __grid_constant__ PackParameters p) {
   const int64_t index = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (index >= p.octets) return;
   const int64_t unit = index / p.per_row;
   const auto octet = static_cast<int32_t>(index - unit * p.per_row);
   const auto row = static_cast<int32_t>(unit / p.heads);
   const auto head = static_cast<int32_t>(unit - int64_t{row} * p.heads);
-  const uint16_t* const from = p.from.at<uint16_t>(row, head) + octet * kOctet;
+  const uint16_t* const from = p.from.at<uint16_t>(p.first_row + row, head) + octet * kOctet;
   uint4 words;
   if (p.wide) {
     words = *reinterpret_cast<const uint4*>(from);
@@ -43,25 +44,26 @@ __global__ void __launch_bounds__(kThreads) pack_kernel(const __grid_constant__ 
 
 }  // namespace
 
-Status load_pack() {
+Status load_pack_view() {
   cudaFuncAttributes attributes;
-  return cuda::status(cudaFuncGetAttributes(&attributes, pack_kernel),
-                      "loading the copy of rows for TMA");
+  return cuda::status(cudaFuncGetAttributes(&attributes, pack_view_kernel),
+                      "loading the packing of a view");
 }
 
-Status pack(const TensorView& from, void* to, bool negated, Stream stream) {
+Status pack_view(const TensorView& from, Range rows, void* to, bool negated, Stream stream) {
   const int64_t per_row = from.dim / kOctet;
   const PackParameters p = {.from = row_view(from),
                             .to = static_cast<uint4*>(to),
-                            .octets = from.rows() * from.heads * per_row,
+                            .first_row = static_cast<int32_t>(rows.first),
+                            .octets = (rows.last - rows.first) * from.heads * per_row,
                             .per_row = static_cast<uint32_t>(per_row),
                             .heads = static_cast<uint32_t>(from.heads),
                             .flipped = negated ? 0x80008000u : 0u,
                             .wide = aligned(from, 16)};
   if (p.octets == 0) return {};
   const auto blocks = static_cast<unsigned>((p.octets + kThreads - 1) / kThreads);
-  pack_kernel<<<blocks, kThreads, 0, static_cast<cudaStream_t>(stream.handle)>>>(p);
-  return cuda::status(cudaGetLastError(), "launching the copy of rows for TMA");
+  pack_view_kernel<<<blocks, kThreads, 0, static_cast<cudaStream_t>(stream.handle)>>>(p);
+  return cuda::status(cudaGetLastError(), "launching the packing of a view");
 }
 
-}  // namespace longspan::hopper
+}  // namespace longspan::rows

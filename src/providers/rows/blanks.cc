@@ -1,9 +1,9 @@
-#include "providers/cudnn/blanks.h"
+#include "providers/rows/blanks.h"
 
 #include <algorithm>
 #include <cstdint>
 
-namespace longspan::cudnn {
+namespace longspan::rows {
 namespace {
 
 void sort(std::vector<Range>& ranges) {
@@ -21,12 +21,10 @@ std::vector<Range> rows_of_tiles(std::span<const PlacedTile> tiles, bool keys) {
   return rows;
 }
 
-std::vector<Range> rows_of_groups(std::span<const Group> groups, bool keys) {
+std::vector<Range> rows_of_entries(std::span<const Entry> entries, bool keys) {
   std::vector<Range> rows;
-  for (const Group& group : groups) {
-    for (const Entry& e : group.entries) {
-      rows.push_back(keys ? Range{e.k_row, e.k_row + e.nk} : Range{e.q_row, e.q_row + e.nq});
-    }
+  for (const Entry& e : entries) {
+    rows.push_back(keys ? Range{e.k_row, e.k_row + e.nk} : Range{e.q_row, e.q_row + e.nq});
   }
   sort(rows);
   return rows;
@@ -50,16 +48,22 @@ std::vector<Range> rest(const std::vector<Range>& all, const std::vector<Range>&
 }  // namespace
 
 Blanks blanks_of(const TileProblem& problem, std::span<const PlacedTile> tiles,
-                 std::span<const Group> groups) {
-  const bool added = std::ranges::any_of(groups, [](const Group& g) { return g.adds_dq; });
+                 std::span<const Entry> written, bool all_queries) {
   const auto blank = [&](bool keys, bool all) {
     const std::vector<Range> rows = rows_of_tiles(tiles, keys);
-    return all ? rows : rest(rows, rows_of_groups(groups, keys));
+    return all ? rows : rest(rows, rows_of_entries(written, keys));
   };
-  Blanks result{.q = blank(false, added)};
+  Blanks result{.q = blank(false, all_queries)};
   if (problem.direction == Direction::kForward) return result;
   result.k = blank(true, key_heads(problem) < problem.heads_kv);
   return result;
 }
 
-}  // namespace longspan::cudnn
+std::vector<Entry> entries_of(const Blanks& blanks) {
+  std::vector<Entry> entries;
+  for (const Range& r : blanks.q) entries.push_back({.q_row = r.first, .nq = r.last - r.first});
+  for (const Range& r : blanks.k) entries.push_back({.k_row = r.first, .nk = r.last - r.first});
+  return entries;
+}
+
+}  // namespace longspan::rows

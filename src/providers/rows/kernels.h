@@ -1,5 +1,5 @@
-// The steps around an execution of cuDNN: between the caller's float32 rows and packed 16-bit ones
-// in scratch memory. All enqueue on `stream` of the current device.
+// The steps around an execution of an engine: between the caller's float32 rows and packed 16-bit
+// ones in scratch memory. All enqueue on `stream` of the current device.
 #pragma once
 
 #include <array>
@@ -8,58 +8,11 @@
 #include "longspan/problem.h"
 #include "longspan/status.h"
 #include "longspan/tensor.h"
-#include "providers/cudnn/groups.h"
+#include "providers/rows/entries.h"
 
-namespace longspan::cudnn {
+namespace longspan::rows {
 
-/// An Entry as kernels see it. Its rows lie in scratch memory from q_begin and k_begin on,
-/// those of all entries packed. Cut entries leave gaps: 0 in what cuDNN reads (its statistics:
-/// +inf, without weight), and not looked at in what it writes.
-struct DeviceEntry {
-  int64_t q_row = 0, k_row = 0;
-  int64_t q_begin = 0, k_begin = 0;
-  int64_t nq = 0, nk = 0;
-};
-
-/// The entries of one execution.
-struct EntryList {
-  const DeviceEntry* entries = nullptr;  // on the device
-  int64_t count = 0;
-  int64_t rows_q = 0, rows_k = 0;  // of all
-};
-
-/// Where one tensor of a ragged graph has its rows.
-struct RaggedTensor {
-  TensorView view;    // in place; without rows: packed in scratch memory
-  int64_t first = 0;  // elements of the view before the address that cuDNN is given
-  int64_t width = 0;  // elements of a packed row
-  bool keys = false;  // rows are those of keys
-};
-
-/// Where entries end at lengths that come with the call: the list as it is then, whose rows stay
-/// where they are in scratch memory. All on the device.
-struct Cutting {
-  const EntryTokens* tokens = nullptr;  // of each entry; null: entries are there as a whole
-  ActualLengths lengths;
-  DeviceEntry* entries = nullptr;                      // scratch
-  int32_t *lengths_q = nullptr, *lengths_k = nullptr;  // scratch: of each declared entry
-};
-
-/// Addresses of ragged entries, in elements: `count` is rounded up to `batch` by empty ones.
-struct OffsetTables {
-  EntryList list;
-  int64_t batch = 0;
-  std::array<RaggedTensor, 9> tensors;
-  int64_t* tables = nullptr;  // one for each tensor, of batch + 1 and rounded up to 16 bytes
-  Cutting cutting;            // done by the same launch
-};
-
-/// From one table to the next, in elements.
-inline constexpr int64_t offset_table_size(int64_t batch) { return (batch + 2) / 2 * 2; }
-
-Status write_offsets(const OffsetTables& tables, Stream stream);
-
-/// Copies rows of the view's first heads to scratch memory, [rows, heads, dim]: cuDNN cannot read
+/// Copies rows of the view's first heads to scratch memory, [rows, heads, dim]: engines cannot read
 /// them where they are.
 struct Pack {
   EntryList list;
@@ -72,7 +25,7 @@ struct Pack {
 
 Status pack(const Pack& pack, Stream stream);
 
-/// Brings cuDNN's O and LSE of some keys into the carried O and LSE.
+/// Brings an engine's O and LSE of some keys into the carried O and LSE.
 struct Merge {
   EntryList list;
   TensorView o, lse;             // carried
@@ -93,7 +46,7 @@ struct Statistics {
 Status pack_statistics(const Statistics& statistics, Stream stream);
 Status unpack_statistics(const Statistics& statistics, Stream stream);
 
-/// What cuDNN's backward reads where the caller has no O. It computes delta itself as
+/// What an engine's backward reads where the caller has no O. It computes delta itself as
 /// rowsum(dout * o); `o` becomes a tensor for which that sum is the caller's delta to float32
 /// accuracy, better than with the true O in 16 bits: few elements of each row are not zero, the
 /// first delta / dout, each next one what rounding left over.
@@ -136,4 +89,4 @@ struct Blank {
 
 Status blank(const Blank& blank, Stream stream);
 
-}  // namespace longspan::cudnn
+}  // namespace longspan::rows

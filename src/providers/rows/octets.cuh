@@ -8,9 +8,9 @@
 #include <type_traits>
 
 #include "cuda/device_view.cuh"
-#include "providers/cudnn/kernels.h"
+#include "providers/rows/kernels.h"
 
-namespace longspan::cudnn {
+namespace longspan::rows {
 
 using cuda::DeviceView;
 
@@ -216,4 +216,4 @@ inline unsigned blocks(int64_t units, int lanes) {
   return static_cast<unsigned>((units * lanes + kThreads - 1) / kThreads);
 }
 
-}  // namespace longspan::cudnn
+}  // namespace longspan::rows

@@ -1,0 +1,22 @@
+// The backward kernels that are built, as CMakeLists.txt lists them. The host includes this.
+#pragma once
+
+#include <cstdint>
+
+#include "longspan/tensor.h"
+
+namespace longspan::hopper {
+
+struct BackwardKernel {
+  const void* entry = nullptr;  // for the CUDA runtime
+  int threads = 0;
+  int shared_bytes = 0;  // dynamic ones
+};
+
+/// Recomputes P and dS of bf16 or f16; takes ScoreParameters.
+const BackwardKernel& score_kernel(DType dtype);
+
+/// Computes gradients, `columns` (gradient_columns) at a time; takes GradientParameters.
+const BackwardKernel& gradient_kernel(int64_t columns, DType dtype);
+
+}  // namespace longspan::hopper

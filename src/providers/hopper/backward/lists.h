@@ -1,0 +1,30 @@
+// A chunk as the lists that kernels take their work from. Pure: no device is needed.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "longspan/provider.h"
+#include "providers/hopper/backward/chunks.h"
+#include "providers/hopper/backward/layout.h"
+
+namespace longspan::hopper {
+
+/// Lists count heads from the first of a chunk, so that chunks of other heads may share them.
+struct Lists {
+  std::vector<Region> regions;
+  std::vector<Line> lines;
+  std::vector<ScoreItem> scores;        // of one head
+  std::vector<GradientItem> gradients;  // of all heads, those of the longest sums first
+  int32_t head_blocks = 0;              // blocks of scratch of a head
+};
+
+/// Steps of 64 rows that an item sums.
+int64_t steps_of(const GradientItem& item);
+
+/// `columns`: those of a gradient that a block of threads computes. Whole results are written by
+/// the item that adds the last product to a row; the others leave FP32 sums, as merged results do.
+Lists make_lists(const TileProblem& problem, const Parts& parts, const Chunk& chunk,
+                 int64_t columns);
+
+}  // namespace longspan::hopper

@@ -1,0 +1,66 @@
+#include "providers/hopper/backward/scratch.h"
+
+#include <algorithm>
+
+#include "providers/hopper/backward/chunks.h"
+#include "providers/hopper/backward/layout.h"
+#include "providers/hopper/backward/row_statistics.h"
+
+namespace longspan::hopper {
+namespace {
+
+/// Parts of the workspace one after the other, aligned to blocks of scratch.
+class Layout {
+ public:
+  size_t take(int64_t bytes) {
+    const size_t place = end_;
+    constexpr size_t kAlignment = 1024;
+    end_ = (end_ + static_cast<size_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment;
+    return place;
+  }
+  size_t end() const { return end_; }
+
+ private:
+  size_t end_ = 0;
+};
+
+int64_t units_up(int64_t rows, int64_t unit) {
+  return std::max<int64_t>((rows + unit - 1) / unit, 1);
+}
+
+}  // namespace
+
+int64_t gradient_columns(int64_t dim_qk, int64_t dim_v) {
+  const int64_t wider = std::max(dim_qk, dim_v);
+  return wider <= 192 || (wider > 256 && wider <= 384) ? 192 : 256;
+}
+
+BackwardScratch backward_scratch(const TileProblem& p, int64_t score_bytes) {
+  // NOTE: as doubles, since the product of capacities may exceed 64 bits.
+  const double of_head = static_cast<double>(units_up(p.capacity_q, kUnitQueries)) *
+                         static_cast<double>(units_up(p.capacity_k, kUnitKeys));
+  const int64_t most = std::max<int64_t>(score_bytes / (2 * kUnitBytes), 1);
+  BackwardScratch s;
+  const double all = of_head * static_cast<double>(p.heads_q);
+  s.units = all < static_cast<double>(most) ? static_cast<int64_t>(all) : most;
+  const int64_t group = group_heads(p);
+  const int64_t read =
+      std::max<int64_t>(p.capacity_q, 1) * group + std::max<int64_t>(p.capacity_k, 1);
+  const bool fits =
+      of_head * static_cast<double>(group) <= static_cast<double>(s.units) && read <= kMostRowHeads;
+  const bool several = p.features.whole && !fits;
+  Layout layout;
+  s.counter = layout.take(sizeof(uint32_t));
+  s.statistics = layout.take((p.capacity_q + kStatisticsPadding) * p.heads_q *
+                             static_cast<int64_t>(sizeof(RowStatistics)));
+  s.rows = layout.take(std::min(read, kMostRowHeads) * (p.dim_qk + p.dim_v) * 2);
+  s.sums_q = layout.take(several ? grid_of(s.units, group).lines * kUnitQueries * p.dim_qk * 4 : 0);
+  s.sums_k = layout.take(several ? p.capacity_k * p.dim_qk * 4 : 0);
+  s.sums_v = layout.take(several ? p.capacity_k * p.dim_v * 4 : 0);
+  s.p = layout.take(s.units * kUnitBytes);
+  s.ds = layout.take(s.units * kUnitBytes);
+  s.end = layout.end();
+  return s;
+}
+
+}  // namespace longspan::hopper

@@ -1,0 +1,33 @@
+// Where a backward call's workspace goes. Pure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "longspan/provider.h"
+
+namespace longspan::hopper {
+
+/// Bytes of P and dS in a workspace, unless its problem needs less, whatever the lengths: four
+/// heads of 8192 causal tokens, or two of a full mask, are one chunk.
+inline constexpr int64_t kScoreBytes = int64_t{528} << 20;
+
+/// Columns of a gradient that a block of threads computes: 192 or 256, of the wider dim's one or
+/// two parts.
+int64_t gradient_columns(int64_t dim_qk, int64_t dim_v);
+
+/// Bytes from the start of the workspace.
+struct BackwardScratch {
+  size_t counter = 0;
+  size_t statistics = 0;  // RowStatistics of all rows and heads
+  size_t rows = 0;        // of a key head's operands, where TMA cannot read the caller's
+  size_t sums_q = 0, sums_k = 0, sums_v = 0;  // f32, of whole results that several chunks make
+  size_t p = 0, ds = 0;
+  size_t end = 0;
+  int64_t units = 0;  // of scores that p and ds hold
+};
+
+/// `score_bytes`: of P and dS together, at most; those of a unit at least.
+BackwardScratch backward_scratch(const TileProblem& problem, int64_t score_bytes = kScoreBytes);
+
+}  // namespace longspan::hopper

@@ -1,0 +1,182 @@
+#include "providers/hopper/chunk_simulation.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "providers/hopper/backward/chunks.h"
+#include "providers/hopper/backward/layout.h"
+#include "providers/hopper/backward/lists.h"
+#include "providers/rules.h"
+
+namespace longspan::hopper {
+namespace {
+
+/// Runs lists as the kernels do, on sets of pairs instead of numbers.
+class Simulation {
+ public:
+  Simulation(const TileProblem& problem, int64_t units) : problem_(problem), units_(units) {}
+
+  void run(const std::vector<PlacedTile>& tiles) {
+    const Cut cut = cut_into_chunks(problem_, tiles, units_);
+    for (const Chunk& chunk : cut.chunks) {
+      const Lists lists = make_lists(problem_, cut.parts[chunk.parts], chunk, 256);
+      run_scores(lists, chunk);
+      written_.clear();
+      int64_t last = std::numeric_limits<int64_t>::max();
+      for (const GradientItem& item : lists.gradients) {
+        EXPECT_LE(steps_of(item), last);
+        last = steps_of(item);
+        if (item.part == 0) run_gradient(lists, chunk, item);
+      }
+    }
+  }
+
+  using Row = std::tuple<Gradient, int64_t, int64_t>;  // head, row of the view
+  struct State {
+    std::map<std::tuple<int64_t, int64_t, int64_t>, int> pairs;  // query head, rows of q and k
+    bool begun = false, ended = false;
+  };
+  std::map<Row, State> rows;
+
+ private:
+  struct Block {
+    size_t region = 0;
+    int64_t head = 0, query = 0, key = 0;  // of the region's, its first ones
+  };
+
+  void run_scores(const Lists& lists, const Chunk& chunk) {
+    blocks_.clear();
+    const int64_t heads = chunk.heads.last - chunk.heads.first;
+    EXPECT_LE(heads * lists.head_blocks, units_ * kUnitBlocks);
+    EXPECT_EQ(static_cast<int64_t>(lists.scores.size()) * kUnitBlocks, lists.head_blocks);
+    for (int64_t head = 0; head < heads; ++head) {
+      for (const ScoreItem& item : lists.scores) {
+        const Region& region = lists.regions[static_cast<size_t>(item.region)];
+        const Line& line = lists.lines[static_cast<size_t>(region.line + item.line)];
+        for (int64_t r = 0; r < kUnitQueries / kBlockSide; ++r) {
+          for (int64_t c = 0; c < kUnitColumns; ++c) {
+            const int64_t at = head * lists.head_blocks + line.first + item.column * kUnitColumns +
+                               r * line.pitch + c;
+            const Block block{static_cast<size_t>(item.region), head,
+                              item.line * kUnitQueries + r * kBlockSide,
+                              item.column * kUnitKeys + c * kBlockSide};
+            EXPECT_TRUE(at >= 0 && at < heads * lists.head_blocks);
+            EXPECT_TRUE(blocks_.emplace(at, block).second) << "block " << at << " twice";
+          }
+        }
+      }
+    }
+  }
+
+  void expect_block(int64_t at, const Block& expected) const {
+    const auto found = blocks_.find(at);
+    ASSERT_NE(found, blocks_.end()) << "block " << at << " was not written";
+    EXPECT_EQ(found->second.region, expected.region);
+    EXPECT_EQ(found->second.head, expected.head);
+    EXPECT_EQ(found->second.query, expected.query);
+    EXPECT_EQ(found->second.key, expected.key);
+  }
+
+  void run_gradient(const Lists& lists, const Chunk& chunk, const GradientItem& item) {
+    const bool queries = item.gradient == Gradient::kDq;
+    const auto index = static_cast<size_t>(item.region);
+    const Region& region = lists.regions[index];
+    const int64_t first = int64_t{item.tile} * kGradientRows;
+    const int64_t count =
+        std::min<int64_t>(kGradientRows, (queries ? region.queries : region.keys) - first);
+    const int64_t head = item.head + (queries ? chunk.heads.first : chunk.key_heads.first);
+    for (int64_t i = first; i < first + count; ++i) {
+      const int64_t row = (queries ? region.q_row : region.k_row) + i;
+      EXPECT_TRUE(written_.insert({item.gradient, head, row}).second) << "two write row " << row;
+      State& state = rows[{item.gradient, head, row}];
+      EXPECT_FALSE(state.ended);
+      EXPECT_EQ(item.adds, state.begun || !problem_.features.whole);
+      EXPECT_TRUE(problem_.features.whole || !item.ends);
+      state.begun = true;
+      state.ended = item.ends;
+    }
+    for (int64_t h = item.first_head; h < item.last_head; ++h) {
+      for (int64_t b = item.first; b < item.last; ++b) {
+        add_block(lists, chunk, item, index, h, b);
+      }
+    }
+  }
+
+  void add_block(const Lists& lists, const Chunk& chunk, const GradientItem& item, size_t index,
+                 int64_t head, int64_t block) {
+    const bool queries = item.gradient == Gradient::kDq;
+    const Region& region = lists.regions[index];
+    const int64_t base = head * lists.head_blocks;
+    const int64_t sides = kGradientRows / kBlockSide;
+    for (int64_t side = 0; side < sides; ++side) {
+      const int64_t row_block = queries ? item.tile * sides + side : block;
+      const int64_t column_block = queries ? block : item.tile * sides + side;
+      const Line& line = lists.lines[static_cast<size_t>(region.line + row_block / 2)];
+      expect_block(base + line.first + row_block % 2 * line.pitch + column_block,
+                   {index, head, row_block * kBlockSide, column_block * kBlockSide});
+      for (int64_t i = row_block * kBlockSide;
+           i < std::min<int64_t>((row_block + 1) * kBlockSide, region.queries); ++i) {
+        for (int64_t j = column_block * kBlockSide;
+             j < std::min<int64_t>((column_block + 1) * kBlockSide, region.keys); ++j) {
+          if (j - i < region.lo || j - i > region.hi) continue;
+          const int64_t query_head = chunk.heads.first + head;
+          const int64_t q = region.q_row + i, k = region.k_row + j;
+          const Row row = queries ? Row{item.gradient, query_head, q}
+                                  : Row{item.gradient, key_head(problem_, query_head), k};
+          ++rows[row].pairs[{query_head, q, k}];
+        }
+      }
+    }
+  }
+
+  TileProblem problem_;
+  int64_t units_;
+  std::map<int64_t, Block> blocks_;
+  std::set<Row> written_;
+};
+
+}  // namespace
+
+void check_chunks(const TileProblem& problem, const std::vector<PlacedTile>& tiles, int64_t units) {
+  Simulation simulation(problem, units);
+  simulation.run(tiles);
+  std::map<Simulation::Row, std::map<std::tuple<int64_t, int64_t, int64_t>, int>> expected;
+  for (const PlacedTile& t : tiles) {
+    for (int64_t i = 0; i < t.tile.q.size(); ++i) {
+      for (int64_t head = 0; head < problem.heads_q; ++head) {
+        expected[{Gradient::kDq, head, t.q_row + i}];
+        const Range seen = visible_keys(t.tile.band, i, t.tile.k.size());
+        for (int64_t j = seen.first; j < seen.last; ++j) {
+          const std::tuple pair{head, t.q_row + i, t.k_row + j};
+          const int64_t key = key_head(problem, head);
+          ++expected[{Gradient::kDq, head, t.q_row + i}][pair];
+          ++expected[{Gradient::kDk, key, t.k_row + j}][pair];
+          ++expected[{Gradient::kDv, key, t.k_row + j}][pair];
+        }
+      }
+    }
+    for (int64_t j = 0; j < t.tile.k.size(); ++j) {
+      for (int64_t head = 0; head < problem.heads_kv; ++head) {
+        expected[{Gradient::kDk, head, t.k_row + j}];
+        expected[{Gradient::kDv, head, t.k_row + j}];
+      }
+    }
+  }
+  for (const auto& [row, pairs] : expected) {
+    const auto found = simulation.rows.find(row);
+    if (found == simulation.rows.end()) {
+      EXPECT_TRUE(pairs.empty() && !problem.features.whole);
+      continue;
+    }
+    EXPECT_EQ(found->second.pairs, pairs);
+    EXPECT_EQ(found->second.ended, problem.features.whole);
+  }
+}
+
+}  // namespace longspan::hopper
