@@ -39,14 +39,16 @@ class Child {
     if (!flight_->load_lengths(breach_.q, breach_.k).ok()) return 7;
     if (graph) {
       graph->launch();
-    } else if (!call(queue).ok()) {
-      return 8;
+    } else if (const Status called = call(queue); !called.ok()) {
+      return trapped(called) ? kTrapped : 8;  // a later launch of it came after the trap
     }
-    const Status status = engine_->synchronize(queue);
-    return !status.ok() && status.error().code == ErrorCode::kDriver ? kTrapped : 9;
+    return trapped(engine_->synchronize(queue)) ? kTrapped : 9;
   }
 
  private:
+  static bool trapped(const Status& status) {
+    return !status.ok() && status.error().code == ErrorCode::kDriver;
+  }
   Status set_up(const Device& device) {
     const tool::Inputs inputs =
         testkit::inputs_of({.problem = guarded_.problem}, guarded_.full, guarded_.full);

@@ -70,6 +70,17 @@ def the_automatic_choice_goes_by_the_table(tool):
     tool.expect(report["forward"]["provider"] == "cpu/reference", str(report["forward"]))
 
 
+def the_table_until_now_is_audited(tool):
+    file, _, table = measured(tool)
+    again = measured(tool, "--routing-table", file)[1]
+    tool.expect(again["choice"] == {"fastest": 4, "worst": 1}, str(again["choice"]))
+    table["rows"][0]["median_us"] = {"cpu/tiled": 100, "cpu/reference": 80}  # which is not so
+    file = written(tool, "changed.json", json.dumps(table))
+    wrong = measured(tool, "--routing-table", file)[1]
+    tool.expect(wrong["choice"]["fastest"] == 3, str(wrong["choice"]))
+    tool.expect(wrong["choice"]["worst"] > 1, str(wrong["choice"]))
+
+
 def what_is_no_table_is_refused(tool):
     file, _, table = measured(tool)
     table["rows"][2]["speed"] = 1
@@ -97,6 +108,7 @@ def cases():
         forward_alone_has_no_rows_of_backward,
         a_spent_budget_leaves_cases_out,
         the_automatic_choice_goes_by_the_table,
+        the_table_until_now_is_audited,
         what_is_no_table_is_refused,
         what_calibrate_does_not_take,
     ]

@@ -78,6 +78,38 @@ std::string row_text(const RoutingRow& row) {
   return fmt::format("  {:<9} {}\n", name(row.measured.direction), fmt::join(times, ", "));
 }
 
+/// How good the table is that choices went by until now: of rows as they were measured this time.
+struct Audit {
+  size_t rows = 0;
+  size_t fastest = 0;  // the automatic choice was
+  double worst = 1;    // its time by that of the fastest
+};
+
+/// The time of the provider that is chosen among those of `row`.
+double chosen_time(const RoutingRow& row, const RoutingTable& table) {
+  const RoutingRow* const known = table.find(row.measured);
+  std::vector<std::string> order;
+  if (known != nullptr) {
+    for (const MeasuredTime& t : known->times) order.push_back(t.provider);
+  }
+  for (const Provider* provider : providers()) order.emplace_back(provider->name());
+  for (const std::string& name : order) {
+    const auto found = std::ranges::find(row.times, name, &MeasuredTime::provider);
+    if (found != row.times.end()) return found->microseconds;
+  }
+  return row.times.front().microseconds;
+}
+
+Audit audit(const std::vector<RoutingRow>& rows, const RoutingTable& table) {
+  Audit result{.rows = rows.size()};
+  for (const RoutingRow& row : rows) {
+    const double ratio = chosen_time(row, table) / row.times.front().microseconds;
+    if (ratio == 1) ++result.fastest;
+    result.worst = std::max(result.worst, ratio);
+  }
+  return result;
+}
+
 /// What became of the cases.
 struct Calibration {
   RoutingTable table;
@@ -157,11 +189,19 @@ Result<Outcome> calibrate(const Arguments& arguments) {
   Outcome outcome;
   outcome.text = fmt::format("{} rows of {} cases in {}\n", calibration.table.rows.size(),
                              calibration.timed, arguments.calibrate);
+  const auto before =
+      task.options.routing_table ? task.options.routing_table : measured_routing_table();
+  const Audit chosen = audit(calibration.table.rows, *before);
+  outcome.text += fmt::format(
+      "by the table until now the automatic choice was the fastest in {} of {} rows, and took at "
+      "most {:.3f} of its time\n",
+      chosen.fastest, chosen.rows, chosen.worst);
   for (const std::string& text : calibration.left_out) {
     outcome.text += fmt::format("  left out: {}\n", text);
   }
   outcome.json = report_head("pass", "", 1, outcome.text);
   outcome.json["rows"] = calibration.table.rows.size();
+  outcome.json["choice"] = {{"fastest", chosen.fastest}, {"worst", chosen.worst}};
   outcome.json["left_out"] = calibration.left_out;
   return outcome;
 }

@@ -19,51 +19,50 @@ bool all_full(std::span<const PlacedTile> tiles) {
 
 Extents extents(Shape shape) {
   switch (shape) {
-    case Shape::kD64Keys96: return {.dim = 64, .rows = 192, .keys = 96};
-    case Shape::kD64Keys160: return {.dim = 64, .rows = 128, .keys = 160};
-    case Shape::kD96: return {.dim = 96, .rows = 128, .keys = 128};
-    case Shape::kD128: return {.dim = 128, .rows = 128, .keys = 128};
-    case Shape::kD192: return {.dim = 192, .rows = 128, .keys = 112};
-    case Shape::kD256: return {.dim = 256, .rows = 128, .keys = 80};
-    case Shape::kD512: return {.dim = 512, .rows = 64, .keys = 128};
+    case Shape::kD64Keys96: return {.dim = 64, .dim_v = 64, .rows = 192, .keys = 96};
+    case Shape::kD64Keys160: return {.dim = 64, .dim_v = 64, .rows = 128, .keys = 160};
+    case Shape::kD96: return {.dim = 96, .dim_v = 96, .rows = 128, .keys = 128};
+    case Shape::kD128: return {.dim = 128, .dim_v = 128, .rows = 128, .keys = 128};
+    case Shape::kD192V128: return {.dim = 192, .dim_v = 128, .rows = 128, .keys = 128};
+    case Shape::kD192: return {.dim = 192, .dim_v = 192, .rows = 128, .keys = 112};
+    case Shape::kD256: return {.dim = 256, .dim_v = 256, .rows = 128, .keys = 80};
+    case Shape::kD320: return {.dim = 320, .dim_v = 320, .rows = 64, .keys = 128};
+    case Shape::kD384: return {.dim = 384, .dim_v = 384, .rows = 64, .keys = 128};
+    case Shape::kD448: return {.dim = 448, .dim_v = 448, .rows = 64, .keys = 128};
+    case Shape::kD512: return {.dim = 512, .dim_v = 512, .rows = 64, .keys = 128};
   }
   return {};
 }
 
-int64_t kernel_dim(int64_t dim_qk, int64_t dim_v) {
-  const int64_t wider = std::max(dim_qk, dim_v);
-  for (const int64_t dim : {64, 96, 128, 192, 256}) {
-    if (wider <= dim) return dim;
+bool has_terms(const Features& f) { return f.softcap || f.alibi || f.dropout || f.max_logit; }
+
+Shape narrowest_shape(int64_t dim_qk, int64_t dim_v) {
+  constexpr Shape kNarrowestFirst[] = {
+      Shape::kD64Keys96, Shape::kD96,  Shape::kD128, Shape::kD192V128, Shape::kD192,
+      Shape::kD256,      Shape::kD320, Shape::kD384, Shape::kD448,
+  };
+  for (const Shape shape : kNarrowestFirst) {
+    const Extents most = extents(shape);
+    if (dim_qk <= most.dim && dim_v <= most.dim_v) return shape;
   }
-  return kMostColumns;
+  return Shape::kD512;
 }
 
 Shape choose_shape(const TileProblem& p, std::span<const PlacedTile> tiles, int multiprocessors) {
+  const Shape shape = narrowest_shape(p.dim_qk, p.dim_v);
+  if (shape != Shape::kD64Keys96 || has_terms(p.features)) return shape;
   // Larger blocks of queries win where there are enough of them, and where masks make their costs
   // differ.
   constexpr int64_t kEnough = 6;
-  switch (kernel_dim(p.dim_qk, p.dim_v)) {
-    case 64: {
-      const int64_t blocks = blocks_of(extents(Shape::kD64Keys96).rows, tiles) * p.heads_q;
-      const bool few = blocks < kEnough * multiprocessors;
-      return few && all_full(tiles) ? Shape::kD64Keys160 : Shape::kD64Keys96;
-    }
-    case 96: return Shape::kD96;
-    case 128: return Shape::kD128;
-    case 192: return Shape::kD192;
-    case 256: return Shape::kD256;
-    default: return Shape::kD512;
-  }
+  const int64_t blocks = blocks_of(extents(shape).rows, tiles) * p.heads_q;
+  const bool few = blocks < kEnough * multiprocessors;
+  return few && all_full(tiles) ? Shape::kD64Keys160 : shape;
 }
 
 Shape pulling_shape(const TileProblem& p) {
-  switch (kernel_dim(p.dim_qk, p.dim_v)) {
-    case 64: return Shape::kD64Keys160;  // three consumer warpgroups leave too few registers
-    case 96: return Shape::kD96;
-    case 128: return Shape::kD128;
-    case 192: return Shape::kD192;
-    default: return Shape::kD256;
-  }
+  const Shape shape = narrowest_shape(p.dim_qk, p.dim_v);
+  // Three consumer warpgroups leave too few registers.
+  return shape == Shape::kD64Keys96 ? Shape::kD64Keys160 : shape;
 }
 
 int64_t section_heads(const TileProblem& p, const Wave& wave) {

@@ -13,24 +13,40 @@ namespace longspan::hopper {
 /// Most columns of Q and K, and of V.
 inline constexpr int64_t kMostColumns = 512;
 
-/// The kernels that are built, each for whole and merged results of bf16 and f16.
-enum class Shape { kD64Keys96, kD64Keys160, kD96, kD128, kD192, kD256, kD512 };
-inline constexpr int kShapes = 7;
+/// Shapes of the kernels that are built, for whole and merged results of bf16 and f16, and, but for
+/// kD64Keys160, with score terms too.
+enum class Shape {
+  kD64Keys96,
+  kD64Keys160,
+  kD96,
+  kD128,
+  kD192V128,
+  kD192,
+  kD256,
+  kD320,
+  kD384,
+  kD448,
+  kD512,
+};
+inline constexpr int kShapes = 11;
 
-/// What a kernel's block of threads computes at a time. Narrower heads are padded to `dim`.
+/// What a kernel's block of threads computes at a time. Narrower heads are padded to the dims.
 struct Extents {
-  int64_t dim = 0;
+  int64_t dim = 0, dim_v = 0;
   int64_t rows = 0;  // queries
-  int64_t keys = 0;
+  int64_t keys = 0;  // of a kernel without score terms
 };
 
 Extents extents(Shape shape);
 
+/// Whether a call needs a kernel that knows score terms and largest logits.
+bool has_terms(const Features& features);
+
+/// The narrowest shape that these dims fit; of 64 columns the one for many blocks.
+Shape narrowest_shape(int64_t dim_qk, int64_t dim_v);
+
 /// Most columns of the kernels that pull keys and values: wider ones leave no warp for it.
 inline constexpr int64_t kMostPullingColumns = 256;
-
-/// Columns of the kernels that serve these dims.
-int64_t kernel_dim(int64_t dim_qk, int64_t dim_v);
 
 Shape choose_shape(const TileProblem& problem, std::span<const PlacedTile> tiles,
                    int multiprocessors);

@@ -18,8 +18,12 @@ Verdict Hopper::consider(const TileProblem& problem, const Device& device) const
     return Offer{.detail = fmt::format("sm_90a kernels of {} columns, FP32 partial results",
                                        hopper::gradient_columns(problem.dim_qk, problem.dim_v))};
   }
-  const int64_t dim = hopper::kernel_dim(problem.dim_qk, problem.dim_v);
-  return Offer{.detail = fmt::format("sm_90a kernels of {} columns, FP32 partial results", dim)};
+  const auto most = hopper::extents(hopper::narrowest_shape(problem.dim_qk, problem.dim_v));
+  const std::string columns = most.dim == most.dim_v ? fmt::format("{}", most.dim)
+                                                     : fmt::format("{}/{}", most.dim, most.dim_v);
+  return Offer{.detail =
+                   fmt::format("sm_90a kernels of {} columns{}, FP32 partial results", columns,
+                               hopper::has_terms(problem.features) ? " with terms" : "")};
 }
 
 Verdict Hopper::consider_pulls(const TileProblem& problem, const Device& device) const {

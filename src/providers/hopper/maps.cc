@@ -36,20 +36,21 @@ Result<Mapped> map_rows(const TensorView& view, const Box& box) {
       cuda::driver_function<decltype(cuTensorMapEncodeTiled)>("cuTensorMapEncodeTiled");
   if (!encode.ok()) return encode.error();
   const TensorView v = rows::flattened(view);
-  // One box takes all blocks of 64 columns where rows consist of whole ones.
-  const bool one_box = v.dim % 64 == 0;
-  const int64_t blocks = one_box ? v.dim / 64 : 1;
-  const cuuint64_t extents[] = {static_cast<cuuint64_t>(one_box ? 64 : v.dim),
+  // A box takes several blocks of 64 columns where rows consist of whole ones.
+  const bool whole_blocks = v.dim % 64 == 0;
+  const int64_t blocks = whole_blocks ? v.dim / 64 : 1;
+  const cuuint64_t extents[] = {static_cast<cuuint64_t>(whole_blocks ? 64 : v.dim),
                                 static_cast<cuuint64_t>(v.seq), static_cast<cuuint64_t>(blocks),
                                 static_cast<cuuint64_t>(v.heads), static_cast<cuuint64_t>(v.batch)};
   const cuuint64_t strides[] = {stride_bytes(v.seq, v.stride_seq), 128,
                                 stride_bytes(v.heads, v.stride_head),
                                 stride_bytes(v.batch, v.stride_batch)};
   const cuuint32_t sides[] = {64, static_cast<cuuint32_t>(box.rows),
-                              static_cast<cuuint32_t>(one_box ? box.blocks : 1), 1, 1};
+                              static_cast<cuuint32_t>(whole_blocks ? box.blocks : 1), 1, 1};
   const cuuint32_t steps[] = {1, 1, 1, 1, 1};
-  Mapped result{
-      .rows = static_cast<int32_t>(v.seq), .boxes = one_box ? 1 : box.blocks, .in_blocks = one_box};
+  Mapped result{.rows = static_cast<int32_t>(v.seq),
+                .box_blocks = whole_blocks ? box.blocks : 1,
+                .by_blocks = whole_blocks};
   const CUtensorMapDataType type =
       v.dtype == DType::kBF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
   const CUresult refused =

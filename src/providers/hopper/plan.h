@@ -32,6 +32,7 @@ struct StagedWork : public Staged {
   const Kernel* kernel = nullptr;
   std::vector<Wave> waves;
   cuda::Memory blocks;  // Block
+  cuda::Memory tokens;  // Tokens, where a kernel with terms reads them
 };
 
 /// Of launches that pull.

@@ -22,11 +22,13 @@ bool in_place(const TensorView& view, std::span<const PlacedTile> tiles, bool ke
   return mappable(view) && !any_crosses(view, tiles, keys);
 }
 
-Result<TensorView> readable(const TensorView& view, std::span<const PlacedTile> tiles, bool keys,
-                            bool negated, void* scratch, Stream stream) {
+Result<TensorView> readable(const TensorView& view, int64_t capacity,
+                            std::span<const PlacedTile> tiles, bool keys, bool negated,
+                            void* scratch, Stream stream) {
   if (!negated && in_place(view, tiles, keys)) return view;
-  LONGSPAN_CHECK_OK(rows::pack_view(view, {0, view.rows()}, scratch, negated, stream));
-  return packed_view(scratch, view.dtype, view.rows(), view.heads, view.dim);
+  const int64_t count = std::min(view.rows(), capacity);
+  LONGSPAN_CHECK_OK(rows::pack_view(view, {0, count}, scratch, negated, stream));
+  return packed_view(scratch, view.dtype, count, view.heads, view.dim);
 }
 
 }  // namespace longspan::hopper

@@ -75,21 +75,27 @@ Refusal refusal(const TileProblem& problem, const Device& device) {
   if (auto decline = refused_dims(problem)) return decline;
   if (auto decline = refused_capacity(problem)) return decline;
   if (problem.direction == Direction::kBackward) return refused_backward(problem);
-  return sm90::refused_features(problem.features, "hopper");
+  Features others = problem.features;
+  others.softcap = others.alibi = others.dropout = others.max_logit = others.paged = false;
+  return sm90::refused_features(others, "hopper");
 }
 
 Refusal pull_refusal(const TileProblem& p) {
+  const auto refused = [](std::string detail) {
+    return Decline{DeclineCode::kPull, std::move(detail)};
+  };
   if (!p.features.whole) {
-    return Decline{DeclineCode::kPull,
-                   "merged results are added to keys that are there; pulling "
-                   "launches write whole ones"};
+    return refused(
+        "merged results are added to keys that are there; pulling launches write whole "
+        "ones");
   }
-  const int64_t dim = kernel_dim(p.dim_qk, p.dim_v);
-  if (dim <= kMostPullingColumns) return std::nullopt;
-  return Decline{DeclineCode::kPull,
-                 fmt::format("kernels of {} columns leave no warp that could pull; "
-                             "those of up to {} do",
-                             dim, kMostPullingColumns)};
+  if (has_terms(p.features)) return refused("kernels with score terms or max_logit do not pull");
+  if (p.features.paged) return refused("paged keys and values are not pulled");
+  const int64_t columns = extents(narrowest_shape(p.dim_qk, p.dim_v)).dim;
+  if (columns <= kMostPullingColumns) return std::nullopt;
+  return refused(
+      fmt::format("kernels of {} columns leave no warp that could pull; those of up to {} do",
+                  columns, kMostPullingColumns));
 }
 
 }  // namespace longspan::hopper

@@ -34,23 +34,56 @@ float scale_log2_of(double scale) {
   return std::max(static_cast<float>(std::abs(scale) * std::numbers::log2e), kLeast);
 }
 
+/// The terms of a call as its kernel takes them; `scale_log2` is that of its products.
+Terms terms_of(const ForwardTiles& t, const StagedWork& staged, float scale_log2) {
+  constexpr double kWideCap = 100;     // tanh by exponentials is wrong by 3e-7 of the cap
+  constexpr double kLeastCap = 1e-30;  // 0 stands for none, and a product of 0 by it is 0
+  const ScoreTerms& given = t.terms;
+  const auto per_head = [&](const TensorView& view) -> float* {
+    if (view.data == nullptr) return nullptr;
+    return static_cast<float*>(view.data) + given.head_begin * view.stride_head;
+  };
+  Terms terms{.tokens = static_cast<const Tokens*>(staged.tokens.data()),
+              .slopes = per_head(given.slopes),
+              .max_logit = per_head(t.max_logit),
+              .slope_stride = given.slopes.stride_head,
+              .max_logit_stride = t.max_logit.stride_head,
+              .head_begin = static_cast<uint32_t>(given.head_begin)};
+  if (given.softcap != 0) {
+    const double cap = std::max(given.softcap, kLeastCap);
+    terms.cap_log2 = static_cast<float>(cap * std::numbers::log2e);
+    terms.cap_rate = static_cast<float>(2 * scale_log2 / cap);
+    terms.wide_cap = cap > kWideCap;
+  }
+  const Dropout& dropout = given.dropout;
+  terms.drops = dropout.probability != 0;
+  if (!terms.drops) return terms;
+  terms.last_dropped = static_cast<uint32_t>(dropout.threshold() - 1);
+  terms.key0 = dropout.key()[0], terms.key1 = dropout.key()[1];
+  terms.key = dropout.device_key;
+  terms.keep_factor = static_cast<float>(dropout.keep_factor());
+  return terms;
+}
+
 }  // namespace
 
 Status HopperPlan::map_inputs(const StagedWork& staged, const ForwardTiles& t, std::byte* workspace,
                               Parameters& p) const {
   const Kernel& kernel = *staged.kernel;
-  LONGSPAN_TRY(const TensorView q,
-               readable(t.q, t.tiles, false, t.scale < 0, workspace + scratch_.q, t.stream));
+  LONGSPAN_TRY(const TensorView q, readable(t.q, problem_.capacity_q, t.tiles, false, t.scale < 0,
+                                            workspace + scratch_.q, t.stream));
   LONGSPAN_TRY(p.q, map_rows(q, kernel.q));
-  if (t.k.rows() == 0) {  // nothing is seen, but something must be mapped
+  const int64_t count = std::min(t.k.rows(), problem_.capacity_k);
+  if (count == 0) {  // nothing is seen, but something must be mapped
     LONGSPAN_TRY(p.k, map_rows(q, kernel.k));
     LONGSPAN_TRY(p.v, map_rows(q, kernel.v));
     return {};
   }
-  LONGSPAN_TRY(const TensorView k,
-               readable(t.k, t.tiles, true, false, workspace + scratch_.k, t.stream));
-  LONGSPAN_TRY(const TensorView v,
-               readable(t.v, t.tiles, true, false, workspace + scratch_.v, t.stream));
+  const auto keys = [&](const TensorView& view, size_t scratch) {
+    return readable(view, problem_.capacity_k, t.tiles, true, false, workspace + scratch, t.stream);
+  };
+  LONGSPAN_TRY(const TensorView k, keys(t.k, scratch_.k));
+  LONGSPAN_TRY(const TensorView v, keys(t.v, scratch_.v));
   LONGSPAN_TRY(p.k, map_rows(k, kernel.k));
   LONGSPAN_TRY(p.v, map_rows(v, kernel.v));
   return {};
@@ -77,6 +110,7 @@ Result<Parameters> HopperPlan::parameters_of(const StagedWork& staged, const For
   p.group = static_cast<int32_t>(problem_.group);
   p.group_offset = static_cast<int32_t>(problem_.group_offset);
   p.scale_log2 = scale_log2_of(t.scale);
+  p.terms = terms_of(t, staged, p.scale_log2);
   return p;
 }
 

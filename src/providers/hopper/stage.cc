@@ -46,7 +46,7 @@ Result<std::shared_ptr<const Staged>> HopperPlan::stage(std::span<const PlacedTi
   const Shape shape = choose_shape(problem_, tiles, multiprocessors_);
   auto staged = std::make_shared<StagedWork>();
   LONGSPAN_CHECK_OK(
-      stage_blocks(tiles, kernel_of(shape, problem_.dtype, problem_.features.whole), *staged));
+      stage_blocks(tiles, kernel_of(shape, problem_.dtype, problem_.features), *staged));
   return std::shared_ptr<const Staged>(std::move(staged));
 }
 
@@ -57,6 +57,9 @@ Status HopperPlan::stage_blocks(std::span<const PlacedTile> tiles, const Kernel&
   const Work work = make_work(tiles, problem_.features.whole, kernel.rows, kernel.keys);
   staged.waves = work.waves;
   LONGSPAN_TRY(staged.blocks, table(work.blocks));
+  if (has_terms(problem_.features)) {
+    LONGSPAN_TRY(staged.tokens, table(work.tokens));
+  }
   return load(kernel);
 }
 

@@ -24,10 +24,25 @@ TileTable whole_table(std::span<const PlacedTile> tiles) {
                            .queries = t.tile.q.size(),
                            .keys = t.tile.k.size(),
                            .lo = t.tile.band.lo,
-                           .hi = t.tile.band.hi});
+                           .hi = t.tile.band.hi,
+                           .q_begin = t.tile.q.begin,
+                           .q_stride = t.tile.q.stride,
+                           .k_begin = t.tile.k.begin,
+                           .k_stride = t.tile.k.stride,
+                           .sequence = t.tile.sequence,
+                           .shift = t.shift});
   }
   if (!table.tiles.empty()) table.waves = {{.count = table.tiles.size()}};
   return table;
+}
+
+Tokens tokens_of(const TableTile& t) {
+  return {.distance = t.q_begin + t.shift - t.k_begin,
+          .q_begin = static_cast<uint32_t>(t.q_begin),
+          .k_begin = static_cast<uint32_t>(t.k_begin),
+          .q_stride = static_cast<int32_t>(t.q_stride),
+          .k_stride = static_cast<int32_t>(t.k_stride),
+          .sequence = static_cast<uint32_t>(t.sequence)};
 }
 
 Block block_of(const TableTile& t, size_t number, int64_t first) {
@@ -90,6 +105,7 @@ Work make_work(std::span<const PlacedTile> tiles, bool whole, int64_t rows, int6
   const TileTable table =
       whole ? whole_table(tiles) : cuda::make_tile_table(tiles, cuda::Written::kQueryRows);
   Work work;
+  for (const TableTile& t : table.tiles) work.tokens.push_back(tokens_of(t));
   for (const TileWave& wave : table.waves) append(table, wave, whole, rows, keys, work);
   return work;
 }

@@ -17,8 +17,17 @@ struct alignas(16) Block {
   int32_t first = 0;              // query of the tile that the block begins with
   int32_t queries = 0, keys = 0;  // of the tile
   int32_t lo = 0, hi = 0;         // query i sees key j of the tile when lo <= j - i <= hi
-  int32_t tile = 0;               // its number, those without queries left out
+  int32_t tile = 0;               // number in Work::tokens
   bool operator==(const Block&) const = default;
+};
+
+/// Where the tokens of a tile lie in their sequence; low words of their numbers.
+struct alignas(16) Tokens {
+  int64_t distance = 0;  // q + shift - k of the first query and the first key
+  uint32_t q_begin = 0, k_begin = 0;
+  int32_t q_stride = 1, k_stride = 1;
+  uint32_t sequence = 0;
+  bool operator==(const Tokens&) const = default;
 };
 
 /// Consecutive blocks whose query rows are disjoint: one launch.
@@ -36,6 +45,7 @@ int32_t edge(int64_t value);
 struct Work {
   std::vector<Block> blocks;  // wave after wave
   std::vector<Wave> waves;
+  std::vector<Tokens> tokens;  // of the tiles
 };
 
 /// Key blocks of `keys` keys that a block of `rows` queries reads, one at least.

@@ -5,6 +5,7 @@
 namespace longspan::rows {
 
 bool even(const TensorView& view) {
+  if (view.pages != nullptr) return false;
   return view.batch == 1 || view.stride_batch == view.seq * view.stride_seq;
 }
 

@@ -11,6 +11,7 @@ constexpr int kOctet = 8;  // elements of a thread
 
 struct PackParameters {
   RowView from;
+  const int32_t* pages;  // the entry of `from` that stands for each seq rows; null: they follow
   uint4* to;
   int32_t first_row;
   int64_t octets;    // of all rows
@@ -20,6 +21,13 @@ struct PackParameters {
   bool wide;         // whether an octet may be read in one access
 };
 
+__device__ const uint16_t* place(const PackParameters& p, int32_t row, int32_t head) {
+  if (p.pages == nullptr) return p.from.at<uint16_t>(row, head);
+  RowView page = p.from;
+  page.data += p.pages[row / page.seq] * page.stride_batch * int64_t{sizeof(uint16_t)};
+  return page.at<uint16_t>(row % page.seq, head);
+}
+
 __global__ void __launch_bounds__(kThreads)
     pack_view_kernel(const __grid_constant__ PackParameters p) {
   const int64_t index = int64_t{blockIdx.x} * kThreads + threadIdx.x;
@@ -28,7 +36,7 @@ __global__ void __launch_bounds__(kThreads)
   const auto octet = static_cast<int32_t>(index - unit * p.per_row);
   const auto row = static_cast<int32_t>(unit / p.heads);
   const auto head = static_cast<int32_t>(unit - int64_t{row} * p.heads);
-  const uint16_t* const from = p.from.at<uint16_t>(p.first_row + row, head) + octet * kOctet;
+  const uint16_t* const from = place(p, p.first_row + row, head) + octet * kOctet;
   uint4 words;
   if (p.wide) {
     words = *reinterpret_cast<const uint4*>(from);
@@ -53,6 +61,7 @@ Status load_pack_view() {
 Status pack_view(const TensorView& from, Range rows, void* to, bool negated, Stream stream) {
   const int64_t per_row = from.dim / kOctet;
   const PackParameters p = {.from = row_view(from),
+                            .pages = from.pages,
                             .to = static_cast<uint4*>(to),
                             .first_row = static_cast<int32_t>(rows.first),
                             .octets = (rows.last - rows.first) * from.heads * per_row,

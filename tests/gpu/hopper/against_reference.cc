@@ -41,16 +41,6 @@ std::vector<double> inside(const Case& c, const Tensor& t, bool others_nan) {
   return values;
 }
 
-void expect_close(const Case& c, const Carry& value, const Carry& exact, double factor) {
-  const bool whole = c.problem.features.whole;
-  const Bars limit = bars(kHopper, c.problem.dtype);
-  EXPECT_LT(relative_rms(inside(c, value.o, whole), inside(c, exact.o, false)),
-            factor * limit.tensors)
-      << (whole ? "whole o: " : "o: ") << c.text();
-  EXPECT_LT(lse_error(inside(c, value.lse, whole), inside(c, exact.lse, false)), limit.lse)
-      << (whole ? "whole: " : "") << c.text();
-}
-
 }  // namespace
 
 Case make_case(int64_t rows_q, int64_t rows_k, int64_t dim_qk, int64_t dim_v, DType dtype) {
@@ -73,6 +63,16 @@ Carry exact_of(const Case& given, const Inputs& in) {
   Carry exact = empty_carry(c, DType::kF64);
   forward(kCudaReference, lane_device(1), c, in, c.tiles, exact);
   return exact;
+}
+
+void expect_close(const Case& c, const Carry& value, const Carry& exact, double factor) {
+  const bool whole = c.problem.features.whole;
+  const Bars limit = bars(kHopper, c.problem.dtype);
+  EXPECT_LT(relative_rms(inside(c, value.o, whole), inside(c, exact.o, false)),
+            factor * limit.tensors)
+      << (whole ? "whole o: " : "o: ") << c.text();
+  EXPECT_LT(lse_error(inside(c, value.lse, whole), inside(c, exact.lse, false)), limit.lse)
+      << (whole ? "whole: " : "") << c.text();
 }
 
 void check_merged(const Case& c, const Inputs& in, double factor) {

@@ -7,6 +7,14 @@
 
 namespace longspan::testing {
 
+/// Columns of Q and K, and of V.
+struct Dims {
+  int64_t qk, v;
+};
+/// What each kernel is for.
+inline constexpr Dims kKernelDims[] = {{64, 64},   {96, 96},   {128, 128}, {192, 128}, {192, 192},
+                                       {256, 256}, {320, 320}, {384, 384}, {448, 448}, {512, 512}};
+
 /// A problem of four query heads on two key heads, whose tile or tiles the caller adds.
 Case make_case(int64_t rows_q, int64_t rows_k, int64_t dim_qk, int64_t dim_v,
                DType dtype = DType::kBF16);
@@ -20,6 +28,10 @@ void check_merged(const Case& c, const Inputs& in, double factor = 1);
 
 /// Whole results over NaN: fails as check_merged, and where a row of no tile was written.
 void check_whole(const Case& c, const Inputs& in, double factor = 1);
+
+/// Fails where results are further from the exact ones than the bar of GPUs times `factor`, and,
+/// where they are whole, where a row of no tile is a number.
+void expect_close(const Case& c, const Carry& value, const Carry& exact, double factor = 1);
 
 /// Both, on inputs drawn from `seed`.
 void check_case(const Case& c, uint64_t seed, double factor = 1);

@@ -72,8 +72,9 @@ bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0;
 }
 
-void repeat_and_replay(int64_t dim, DType dtype, bool whole) {
-  Case c = make_case(1500, 1400, dim, dim, dtype);
+void repeat_and_replay(Dims dims, DType dtype, bool whole) {
+  const int64_t dim = dims.qk;
+  Case c = make_case(1500, 1400, dim, dims.v, dtype);
   c.problem.features.whole = whole;
   c.tiles = {make_placed(0, 700, 0, 700, {-kUnbounded, 0}), make_placed(710, 330, 690, 600, {}),
              make_placed(1100, 400, 1000, 400, {-300, 20})};
@@ -102,8 +103,8 @@ void repeat_and_replay(int64_t dim, DType dtype, bool whole) {
   }
 }
 
-class HopperCalls : public ::testing::TestWithParam<int64_t> {};
-INSTANTIATE_TEST_SUITE_P(Dims, HopperCalls, ::testing::Values(64, 96, 128, 192, 256, 512));
+class HopperCalls : public ::testing::TestWithParam<Dims> {};
+INSTANTIATE_TEST_SUITE_P(Dims, HopperCalls, ::testing::ValuesIn(kKernelDims));
 
 TEST_P(HopperCalls, WholeResultsRepeatTheirBits) {
   repeat_and_replay(GetParam(), DType::kBF16, true);

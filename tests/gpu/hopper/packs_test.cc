@@ -15,10 +15,9 @@ namespace {
 
 constexpr Band kFull;
 constexpr Band kCausal{-kUnbounded, 0};
-constexpr int64_t kDims[] = {64, 96, 128, 192, 256, 512};
 
 /// Sequences of these lengths with gaps between them, all with one band.
-Case make_pack(const std::vector<std::pair<int64_t, int64_t>>& lengths, int64_t dim, Band band) {
+Case make_pack(const std::vector<std::pair<int64_t, int64_t>>& lengths, Dims dims, Band band) {
   int64_t q = 3, k = 8;
   std::vector<PlacedTile> tiles;
   for (const auto& [nq, nk] : lengths) {
@@ -26,16 +25,17 @@ Case make_pack(const std::vector<std::pair<int64_t, int64_t>>& lengths, int64_t 
     q += nq + 7;
     k += nk + 5;
   }
-  Case c = make_case(q, k, dim, dim);
+  Case c = make_case(q, k, dims.qk, dims.v);
   c.tiles = std::move(tiles);
   return c;
 }
 
 TEST(HopperPacks, PoisonedGapsAndEmptySequences) {
-  for (const int64_t dim : kDims) {
+  for (const auto& [dim, dim_v] : kKernelDims) {
     for (const Band& band : {kFull, kCausal, Band{-20, 15}, Band{-kUnbounded, -30}}) {
-      const Case c = make_pack(
-          {{70, 70}, {0, 40}, {130, 130}, {5, 0}, {1, 90}, {300, 310}, {64, 64}}, dim, band);
+      const Case c =
+          make_pack({{70, 70}, {0, 40}, {130, 130}, {5, 0}, {1, 90}, {300, 310}, {64, 64}},
+                    {dim, dim_v}, band);
       Inputs in = make_inputs(c, static_cast<uint64_t>(dim));
       poison_outside(c, in);
       check_whole(c, in);
@@ -47,13 +47,13 @@ TEST(HopperPacks, PoisonedGapsAndEmptySequences) {
 
 TEST(HopperPacks, ManyRandomLengths) {
   std::mt19937_64 random(5);
-  for (const int64_t dim : kDims) {
+  for (const auto& [dim, dim_v] : kKernelDims) {
     std::vector<std::pair<int64_t, int64_t>> lengths;
     for (int i = 0; i < 40; ++i) {
       const int64_t length = pick(random, 0, i % 5 == 0 ? 400 : 150);
       lengths.emplace_back(length, length);
     }
-    const Case c = make_pack(lengths, dim, kCausal);
+    const Case c = make_pack(lengths, {dim, dim_v}, kCausal);
     Inputs in = make_inputs(c, static_cast<uint64_t>(dim));
     poison_outside(c, in);
     check_whole(c, in);
@@ -87,8 +87,8 @@ TEST(HopperPacks, StridesAndScalesOfEveryKind) {
 
 /// Steps of a ring: tiles that share rows, in one call and in several.
 TEST(HopperPacks, RingOfTiles) {
-  for (const int64_t dim : kDims) {
-    Case c = make_case(600, 600, dim, dim);
+  for (const auto& [dim, dim_v] : kKernelDims) {
+    Case c = make_case(600, 600, dim, dim_v);
     c.tiles = {make_placed(0, 300, 0, 300, kCausal), make_placed(300, 300, 0, 300, kFull),
                make_placed(300, 300, 300, 300, kCausal)};
     const Inputs in = make_inputs(c, 5);
@@ -104,8 +104,8 @@ TEST(HopperPacks, RingOfTiles) {
 }
 
 TEST(HopperPacks, RowsThatSeeNoKeyKeepTheCarry) {
-  for (const int64_t dim : kDims) {
-    Case c = make_case(170, 200, dim, dim);
+  for (const auto& [dim, dim_v] : kKernelDims) {
+    Case c = make_case(170, 200, dim, dim_v);
     c.tiles = {make_placed(0, 150, 0, 200, {-kUnbounded, -4}),
                make_placed(150, 20, 0, 200, {5, 2})};
     const Inputs in = make_inputs(c, 2);
@@ -125,9 +125,9 @@ TEST(HopperPacks, RowsThatSeeNoKeyKeepTheCarry) {
 
 /// Scores that rise from block to block raise the reference again and again.
 TEST(HopperPacks, RisingLargeAndLowScores) {
-  for (const int64_t dim : kDims) {
+  for (const auto& [dim, dim_v] : kKernelDims) {
     for (const double slope : {0.02, -0.02, 0.2}) {
-      Case c = make_case(200, 900, dim, dim);
+      Case c = make_case(200, 900, dim, dim_v);
       c.tiles = {make_placed(0, 200, 0, 900, {-kUnbounded, 700})};
       Inputs in = make_inputs(c, 4);
       for (int64_t row = 0; row < 200; ++row) {

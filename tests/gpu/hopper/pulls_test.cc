@@ -74,6 +74,7 @@ INSTANTIATE_TEST_SUITE_P(
         Shape{"dtype=f16 heads=6/2 dim=64 lengths=700,0,333,1 mask=causal", "contiguous"},
         Shape{"dtype=bf16 heads=4/4 dim=96 lengths=1000 mask=none", "balanced"},
         Shape{"dtype=f16 heads=2/1 dim=192 dim_v=128 lengths=900,500 mask=bottom_right", "zigzag"},
+        Shape{"dtype=bf16 heads=2/1 dim=192 lengths=1200 mask=causal", "zigzag"},
         Shape{"dtype=bf16 heads=4/2 dim=128 lengths=3000 mask=causal window=300,0", "contiguous"},
         Shape{"dtype=bf16 heads=4/2 dim=256 lengths=1500 mask=causal", "zigzag"},
         Shape{"dtype=bf16 heads=4/1 dim=72 lengths=512,512 mask=causal", "zigzag"},

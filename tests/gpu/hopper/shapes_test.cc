@@ -15,12 +15,11 @@ namespace {
 
 constexpr Band kFull;
 constexpr Band kCausal{-kUnbounded, 0};
-/// One of each kernel.
-constexpr int64_t kDims[] = {64, 96, 128, 192, 256, 512};
 
 TEST(HopperShapes, IsOffered) {
-  for (const int64_t dim : kDims) {
-    const Verdict verdict = kHopper.consider(make_case(128, 128, dim, dim).problem, lane_device(1));
+  for (const auto& [dim, dim_v] : kKernelDims) {
+    const TileProblem problem = make_case(128, 128, dim, dim_v).problem;
+    const Verdict verdict = kHopper.consider(problem, lane_device(1));
     const Decline* const decline = declined(verdict);
     ASSERT_EQ(decline, nullptr) << decline->detail;
     EXPECT_FALSE(std::get<Offer>(verdict).partials_16bit);
@@ -30,10 +29,10 @@ TEST(HopperShapes, IsOffered) {
 
 TEST(HopperShapes, EveryKernel) {
   uint64_t seed = 0;
-  for (const int64_t dim : kDims) {
+  for (const auto& [dim, dim_v] : kKernelDims) {
     for (const DType dtype : {DType::kBF16, DType::kF16}) {
       for (const Band& band : {kFull, kCausal}) {
-        Case c = make_case(384, 640, dim, dim, dtype);
+        Case c = make_case(384, 640, dim, dim_v, dtype);
         c.tiles = {make_placed(0, 384, 0, 640, band)};
         check_case(c, ++seed);
       }
@@ -42,23 +41,11 @@ TEST(HopperShapes, EveryKernel) {
 }
 
 TEST(HopperShapes, OtherDims) {
-  for (const auto& [qk, v] : {std::pair{8, 8},
-                              {16, 16},
-                              {32, 32},
-                              {40, 40},
-                              {72, 72},
-                              {80, 80},
-                              {104, 104},
-                              {160, 160},
-                              {224, 224},
-                              {264, 264},
-                              {320, 320},
-                              {448, 448},
-                              {192, 128},
-                              {64, 128},
-                              {128, 64},
-                              {256, 8},
-                              {8, 512}}) {
+  for (const auto& [qk, v] :
+       {std::pair{8, 8}, {16, 16},   {32, 32},   {40, 40},   {72, 72},   {80, 80},
+        {104, 104},      {160, 160}, {224, 224}, {264, 264}, {320, 320}, {448, 448},
+        {136, 128},      {176, 24},  {136, 136}, {328, 328}, {384, 200}, {8, 392},
+        {64, 128},       {128, 64},  {256, 8},   {8, 512}}) {
     Case c = make_case(260, 300, qk, v);
     c.tiles = {make_placed(0, 260, 0, 300, kCausal)};
     check_case(c, static_cast<uint64_t>(qk * 1000 + v));
@@ -68,7 +55,7 @@ TEST(HopperShapes, OtherDims) {
 TEST(HopperShapes, EveryMask) {
   uint64_t seed = 100;
   const std::pair<int64_t, int64_t> sizes[] = {{300, 300}, {200, 430}, {430, 200}, {129, 900}};
-  for (const int64_t dim : kDims) {
+  for (const auto& [dim, dim_v] : kKernelDims) {
     for (const auto& [nq, nk] : sizes) {
       const int64_t shift = nk - nq;
       for (const Band& band : {kFull,
@@ -83,7 +70,7 @@ TEST(HopperShapes, EveryMask) {
                                {30, 170},
                                {shift - 64, shift},
                                {5, 2}}) {
-        Case c = make_case(nq, nk, dim, dim);
+        Case c = make_case(nq, nk, dim, dim_v);
         c.tiles = {make_placed(0, nq, 0, nk, band)};
         check_case(c, ++seed);
       }
@@ -93,10 +80,10 @@ TEST(HopperShapes, EveryMask) {
 
 TEST(HopperShapes, EveryRemainder) {
   uint64_t seed = 500;
-  for (const int64_t dim : kDims) {
+  for (const auto& [dim, dim_v] : kKernelDims) {
     for (const int64_t nq : {1, 2, 63, 65, 127, 129, 192, 193}) {
       for (const int64_t nk : {1, 7, 80, 97, 112, 128, 161, 257}) {
-        Case c = make_case(nq, nk, dim, dim);
+        Case c = make_case(nq, nk, dim, dim_v);
         c.tiles = {make_placed(0, nq, 0, nk, (nq + nk) % 2 == 0 ? kCausal : kFull)};
         check_case(c, ++seed);
       }
@@ -125,10 +112,10 @@ TEST(HopperShapes, GroupsOfHeads) {
 /// Several tiles for each block of threads, of all orders.
 TEST(HopperShapes, LongSequences) {
   uint64_t seed = 900;
-  for (const int64_t dim : kDims) {
+  for (const auto& [dim, dim_v] : kKernelDims) {
     constexpr int64_t kRows = 1536;
     for (const Band& band : {kFull, kCausal, Band{-500, 0}}) {
-      Case c = make_case(kRows, kRows, dim, dim);
+      Case c = make_case(kRows, kRows, dim, dim_v);
       c.problem.heads_q = dim > 256 ? 8 : 24;
       c.problem.group = c.problem.heads_q / 2;
       c.tiles = {make_placed(0, kRows, 0, kRows, band)};

@@ -160,6 +160,9 @@ TEST(HopperChunks, ScratchIsConstant) {
   EXPECT_EQ(merged.ds - merged.p, static_cast<size_t>(kScoreBytes / 2));
   EXPECT_EQ(merged.p, merged.sums_q);  // sums are the caller's
   EXPECT_EQ(merged.sums_q - merged.rows, static_cast<size_t>(kMostRowHeads * (256 + 192) * 2));
+  TileProblem wide = problem_of(65536, 65536, 16, 2, true);
+  wide.dim_qk = wide.dim_v = 512;
+  EXPECT_LE(backward_scratch(wide).end, size_t{1} << 30);
   EXPECT_EQ(backward_scratch(problem_of(128, 256, 2, 1, true)).units, 2);
   EXPECT_EQ(backward_scratch(problem_of(8192, 8192, 2, 1, true), 1).units, 1);
 }

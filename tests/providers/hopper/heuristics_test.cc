@@ -25,13 +25,19 @@ Shape shape_of(int64_t dim, int64_t rows, Band band, int64_t heads = 16) {
 }
 
 TEST(HopperHeuristics, NarrowerHeadsArePadded) {
-  EXPECT_EQ(kernel_dim(8, 8), 64);
-  EXPECT_EQ(kernel_dim(64, 72), 96);
-  EXPECT_EQ(kernel_dim(104, 8), 128);
-  EXPECT_EQ(kernel_dim(192, 128), 192);
-  EXPECT_EQ(kernel_dim(256, 256), 256);
-  EXPECT_EQ(kernel_dim(264, 264), 512);
-  for (const int64_t dim : {64, 96, 128, 192, 256, 512}) {
+  EXPECT_EQ(narrowest_shape(8, 8), Shape::kD64Keys96);
+  EXPECT_EQ(narrowest_shape(64, 72), Shape::kD96);
+  EXPECT_EQ(narrowest_shape(104, 8), Shape::kD128);
+  EXPECT_EQ(narrowest_shape(192, 128), Shape::kD192V128);
+  EXPECT_EQ(narrowest_shape(136, 8), Shape::kD192V128);
+  EXPECT_EQ(narrowest_shape(192, 136), Shape::kD192);
+  EXPECT_EQ(narrowest_shape(128, 192), Shape::kD192);
+  EXPECT_EQ(narrowest_shape(256, 256), Shape::kD256);
+  EXPECT_EQ(narrowest_shape(264, 264), Shape::kD320);
+  EXPECT_EQ(narrowest_shape(384, 8), Shape::kD384);
+  EXPECT_EQ(narrowest_shape(8, 448), Shape::kD448);
+  EXPECT_EQ(narrowest_shape(456, 456), Shape::kD512);
+  for (const int64_t dim : {64, 96, 128, 192, 256, 320, 384, 448, 512}) {
     EXPECT_EQ(extents(shape_of(dim, 1000, kCausal)).dim, dim);
   }
 }
@@ -43,24 +49,50 @@ TEST(HopperHeuristics, SixtyFourColumnsByHowManyBlocksThereAre) {
   EXPECT_EQ(shape_of(64, 128, kCausal, 1), Shape::kD64Keys96);
 }
 
-/// What is said of a shape is what was compiled for it, once for each type and kind of results.
+TEST(HopperHeuristics, TermsHaveOneShapeOfSixtyFourColumns) {
+  const std::vector<PlacedTile> tiles = {placed(1000, 1000, kFull)};
+  TileProblem p{.heads_q = 1, .dim_qk = 64, .dim_v = 64};
+  EXPECT_EQ(choose_shape(p, tiles, kMultiprocessors), Shape::kD64Keys160);
+  for (bool Features::*const term :
+       {&Features::softcap, &Features::alibi, &Features::dropout, &Features::max_logit}) {
+    p.features = {};
+    p.features.*term = true;
+    EXPECT_EQ(choose_shape(p, tiles, kMultiprocessors), Shape::kD64Keys96);
+  }
+}
+
+void expect_fits(const Kernel& kernel, Shape shape, const Features& features) {
+  const Extents most = extents(shape);
+  EXPECT_EQ(kernel.rows, most.rows);
+  EXPECT_LE(kernel.keys, most.keys);
+  EXPECT_TRUE(kernel.keys == most.keys || has_terms(features));
+  EXPECT_EQ(kernel.q.blocks, (most.dim + 63) / 64);
+  EXPECT_LE(kernel.v.blocks, (most.dim_v + 63) / 64);
+  EXPECT_LE(kernel.shared_bytes, 232448);
+  EXPECT_EQ(kernel.stages_o, features.whole && most.dim <= 128);
+}
+
+/// What is said of a shape is what was compiled for it: for each type and kind of results, without
+/// and with terms.
 TEST(HopperHeuristics, EveryShapeHasItsKernels) {
   std::set<const void*> entries;
+  int wanted = 0;
   for (int i = 0; i < kShapes; ++i) {
     const auto shape = static_cast<Shape>(i);
-    for (const DType dtype : {DType::kBF16, DType::kF16}) {
-      for (const bool whole : {false, true}) {
-        const Kernel& kernel = kernel_of(shape, dtype, whole);
-        entries.insert(kernel.entry);
-        EXPECT_EQ(kernel.rows, extents(shape).rows);
-        EXPECT_EQ(kernel.keys, extents(shape).keys);
-        EXPECT_EQ(kernel.q.blocks, (extents(shape).dim + 63) / 64);
-        EXPECT_LE(kernel.shared_bytes, 232448);
-        EXPECT_EQ(kernel.stages_o, whole && extents(shape).dim <= 128);
+    for (const bool terms : {false, true}) {
+      if (terms && shape == Shape::kD64Keys160) continue;
+      for (const DType dtype : {DType::kBF16, DType::kF16}) {
+        for (const bool whole : {false, true}) {
+          const Features features{.softcap = terms, .whole = whole};
+          const Kernel& kernel = kernel_of(shape, dtype, features);
+          expect_fits(kernel, shape, features);
+          entries.insert(kernel.entry);
+          ++wanted;
+        }
       }
     }
   }
-  EXPECT_EQ(entries.size(), size_t{4 * kShapes});
+  EXPECT_EQ(entries.size(), static_cast<size_t>(wanted));
 }
 
 TEST(HopperHeuristics, SectionsOfHeads) {

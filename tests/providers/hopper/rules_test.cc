@@ -53,13 +53,8 @@ TEST(HopperRules, Declines) {
        [](auto& p) { p.capacity_k = (int64_t{1} << 28) + 1; }},
       {DeclineCode::kCapacity, "of 32 heads > 1073741824 rows of one head",
        [](auto& p) { p.capacity_q = (int64_t{1} << 25) + 1; }},
-      {DeclineCode::kSoftcap, "softcap", [](auto& p) { p.features.softcap = true; }},
-      {DeclineCode::kAlibi, "alibi", [](auto& p) { p.features.alibi = true; }},
       {DeclineCode::kBias, "bias", [](auto& p) { p.features.bias = Bias::kB1; }},
-      {DeclineCode::kDropout, "dropout", [](auto& p) { p.features.dropout = true; }},
       {DeclineCode::kModification, "modification", [](auto& p) { p.features.modification = "m"; }},
-      {DeclineCode::kPage, "page", [](auto& p) { p.features.paged = true; }},
-      {DeclineCode::kMaxLogit, "max_logit", [](auto& p) { p.features.max_logit = true; }},
       {DeclineCode::kDeviceLengths, "device_lengths",
        [](auto& p) { p.features.device_lengths = true; }},
   };
@@ -143,6 +138,11 @@ TEST(HopperRules, Takes) {
       [](auto& p) { p.features.window = true; },
       [](auto& p) { p.features.whole = true; },
       [](auto& p) { p.features.deterministic = true; },
+      [](auto& p) { p.features.softcap = true; },
+      [](auto& p) { p.features.alibi = true; },
+      [](auto& p) { p.features.dropout = true; },
+      [](auto& p) { p.features.max_logit = true; },
+      [](auto& p) { p.features.paged = true; },
       [](auto& p) { p.capacity_q = p.capacity_k = 0; },
   };
   for (const Change& change : all) {
@@ -153,6 +153,16 @@ TEST(HopperRules, Takes) {
     ASSERT_EQ(decline, nullptr) << decline->detail;
     EXPECT_FALSE(std::get<Offer>(verdict).partials_16bit);
   }
+}
+
+TEST(HopperRules, OffersNameTheirKernels) {
+  TileProblem problem = good();
+  problem.dim_qk = 184;
+  problem.features.softcap = true;
+  const Verdict verdict = kHopper.consider(problem, h200());
+  ASSERT_EQ(declined(verdict), nullptr);
+  EXPECT_EQ(std::get<Offer>(verdict).detail,
+            "sm_90a kernels of 192/128 columns with terms, FP32 partial results");
 }
 
 TEST(HopperRules, OtherDevices) {

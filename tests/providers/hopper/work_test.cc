@@ -67,6 +67,28 @@ TEST(HopperWork, TilesThatShareQueriesTakeTurns) {
   EXPECT_EQ(work.blocks[3].q_row, 100);
 }
 
+TEST(HopperWork, BlocksNameTheTokensOfTheirTile) {
+  std::vector<PlacedTile> tiles = {placed(0, 10, 0, 0, {}), placed(10, 200, 0, 100, {})};
+  tiles[1].tile.q = {50, 650, 3};
+  tiles[1].tile.k = {(int64_t{1} << 32) + 8, (int64_t{1} << 32) + 208, 2};
+  tiles[1].tile.sequence = 4;
+  tiles[1].shift = 20;
+  const Tokens expected{.distance = 50 + 20 - 8 - (int64_t{1} << 32),
+                        .q_begin = 50,
+                        .k_begin = 8,
+                        .q_stride = 3,
+                        .k_stride = 2,
+                        .sequence = 4};
+  for (const bool whole : {false, true}) {
+    const Work work = make_work(tiles, whole, kRows, kKeys);
+    ASSERT_EQ(work.tokens.size(), whole ? 2u : 1u);
+    for (const Block& b : work.blocks) {
+      const Tokens& tokens = work.tokens[static_cast<size_t>(b.tile)];
+      EXPECT_EQ(tokens, b.q_row == 0 ? Tokens{} : expected);
+    }
+  }
+}
+
 TEST(HopperWork, NothingToDo) {
   EXPECT_TRUE(make_work({}, false, kRows, kKeys).waves.empty());
   const PlacedTile tile = placed(0, 10, 0, 10, {5, 2});

@@ -80,7 +80,7 @@ class GradientProducer {
         const uint32_t bar = take_stage(rows - i * 64, operand.tensor.rows - c.row);
         load_scores<QUERIES>(stage, bar, of_head, region.line, item.tile, i);
         load_rows(stage + C::kScoreBytes, operand.tensor, bar, kBlockBytes, c,
-                  item.part * C::kColumnBlocks);
+                  item.part * C::kColumnBlocks, C::kColumnBlocks);
       }
     }
   }

@@ -20,6 +20,9 @@ inline constexpr int64_t kUnitBytes = int64_t{kUnitBlocks} * kBlockBytes;
 /// Rows of gradients that a block of threads computes at a time.
 inline constexpr int kGradientRows = 128;
 
+/// Steps of 64 columns that the kernel of scores makes at least.
+inline constexpr int kLeastStepsOfScores = 3, kLeastStepsOfDp = 2;
+
 /// Registers of a block of 384 threads, 168 each, in units of one for each thread of a warpgroup:
 /// two consumer warpgroups and the producer share them. A warpgroup that asked for more than the
 /// others leave would wait for ever.

@@ -42,7 +42,7 @@ struct ScoreParameters {
   const ScoreItem* items = nullptr;
   int32_t count = 0;                  // items
   int32_t units = 0;                  // items x heads
-  int32_t steps_qk = 0, steps_v = 0;  // of 64 columns, two at least
+  int32_t steps_qk = 0, steps_v = 0;  // of 64 columns
   float scale_log2 = 1;               // scale of scores x log2(e), not 0
   float hidden = 0;  // score of hidden pairs: infinite, and negative once it is scaled
 };

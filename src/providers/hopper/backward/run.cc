@@ -47,9 +47,9 @@ float scale_log2_of(double scale) {
   return std::abs(factor) < kLeast ? kLeast : factor;
 }
 
-/// Steps of 64 columns; the kernel needs two at least, and reads zeros behind the last column.
-int32_t steps_of(int64_t dim) {
-  return static_cast<int32_t>(std::max<int64_t>((dim + 63) / 64, 2));
+/// Steps of 64 columns; behind the last column zeros are read.
+int32_t steps_of(int64_t dim, int64_t least) {
+  return static_cast<int32_t>(std::max((dim + 63) / 64, least));
 }
 
 /// Of two ranges; empty ranges begin where the second one does.
@@ -117,8 +117,8 @@ Status BackwardPlan::set_call(const BackwardTiles& t, std::byte* workspace, Laun
   ScoreParameters& s = launch.scores;
   s.statistics = statistics;
   s.rows = rows;
-  s.steps_qk = steps_of(problem_.dim_qk);
-  s.steps_v = steps_of(problem_.dim_v);
+  s.steps_qk = steps_of(problem_.dim_qk, kLeastStepsOfScores);
+  s.steps_v = steps_of(problem_.dim_v, kLeastStepsOfDp);
   s.scale_log2 = scale_log2_of(t.scale);
   s.hidden = s.scale_log2 < 0 ? INFINITY : -INFINITY;
   s.chunk.p = reinterpret_cast<char*>(workspace + scratch_.p);

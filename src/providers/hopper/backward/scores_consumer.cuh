@@ -4,8 +4,9 @@
 //
 // Every step of 64 columns is two products, of the left and of the right 128 keys. At the end of S
 // or dP the left half is turned into P or dS while the right one multiplies, and the right half
-// while the left one of what follows does. P and dS wait, packed, in one set of registers; they are
-// stored inside the product after them.
+// while the left one of what follows does: from S to dP, where exponentials take longest, for two
+// steps on either side. P and dS wait, packed, in one set of registers; they are stored inside the
+// product after them.
 #pragma once
 
 #include "providers/hopper/backward/parameters.h"
@@ -32,8 +33,8 @@ class ScoreConsumer {
 
   __device__ __forceinline__ void run() {
     while (next_unit()) {
-      multiply<Product::kScores>(p_.steps_qk);
-      multiply<Product::kDp>(p_.steps_v);
+      multiply_scores(p_.steps_qk);
+      multiply_dp(p_.steps_v);
     }
     wgmma_wait<0>();
     accumulators_ready(right_);
@@ -95,57 +96,98 @@ class ScoreConsumer {
     delta_ = {left > 0 ? fetched_[0].y : 0, left > 8 ? fetched_[1].y : 0};
   }
 
-  /// One product of `steps` steps. On entry the right half of the one before it is open.
-  template <Product PRODUCT>
-  __device__ __forceinline__ void multiply(int steps) {
-    constexpr Product kBefore = PRODUCT == Product::kScores ? Product::kDp : Product::kScores;
-    // Steps at which the halves that wait are stored: spread, and behind the first one.
-    const int store_left = steps >= 8 ? 3 : 1;
-    const int store_right = steps >= 8 ? 5 : steps > 3 ? 2 : 1;
-    wait_stage();
-    issue<0>(left_, 0);
-    if (PRODUCT == Product::kScores) fetch();
+  /// S of the next unit. On entry the right half of dP of this one is open.
+  __device__ __forceinline__ void multiply_scores(int steps) {
+    issue_next<0>(left_, 0);
+    fetch();
     wgmma_wait<1>();
-    if (step_ > 0) release_stage();
+    release_open(0);
     accumulators_ready(right_);
-    finish<kBefore, 1>(right_);
-    if (PRODUCT == Product::kScores) begin_unit();
-    issue<1>(right_, 0);
+    finish<Product::kDp, 1>(right_);
+    issue<1>(right_, step_, 0);
+    begin_unit();
     ++step_;
+    open_ = 1;
 #pragma unroll 1
-    for (int i = 1; i < steps; ++i, ++step_) {
-      wait_stage();
-      issue<0>(left_, 1);
-      issue<1>(right_, 1);
+    for (int i = 1; i < steps - 2; ++i, ++step_) {
+      issue_next<0>(left_, 1);
+      issue<1>(right_, step_, 1);
       wgmma_wait<2>();
-      release_stage();
-      if (i == steps - 1 && steps > 2) continue;
-      const bool stores = PRODUCT == Product::kDp || number_ > 0;
-      const int block = PRODUCT == Product::kDp ? block_ : last_block_;
-      if (stores && i == store_left) store<kBefore, 0>(block);
-      if (stores && i == store_right) store<kBefore, 1>(block);
+      release_open(0);
+      open_ = 1;
+      if (number_ > 0 && i == 1) store<Product::kDp, 0>(last_block_);
+    }
+    // The left halves of the last two steps, then the right ones.
+    issue_next<0>(left_, 1);
+    ++step_;
+    issue_next<0>(left_, 1);
+    issue<1>(right_, step_ - 1, 1);
+    issue<1>(right_, step_, 1);
+    wgmma_wait<4>();
+    release_open(1);
+    ++step_;
+    open_ = 2;
+    if (number_ > 0 && steps < 4) store<Product::kDp, 0>(last_block_);
+    if (number_ > 0) store<Product::kDp, 1>(last_block_);
+    wgmma_wait<2>();
+    accumulators_ready(left_);
+    take_fetched();
+    finish<Product::kScores, 0>(left_);
+  }
+
+  /// dP of this unit. On entry the right half of its S is open.
+  __device__ __forceinline__ void multiply_dp(int steps) {
+    // The left halves of the first two steps, then the right ones.
+    issue_next<0>(left_, 0);
+    ++step_;
+    issue_next<0>(left_, 1);
+    wgmma_wait<2>();
+    release_open(1);
+    accumulators_ready(right_);
+    finish<Product::kScores, 1>(right_);
+    issue<1>(right_, step_ - 1, 0);
+    issue<1>(right_, step_, 1);
+    ++step_;
+    open_ = 2;
+    if (steps < 4) store<Product::kScores, 0>(block_);
+    if (steps < 3) store<Product::kScores, 1>(block_);
+#pragma unroll 1
+    for (int i = 2; i < steps; ++i, ++step_) {
+      issue_next<0>(left_, 1);
+      issue<1>(right_, step_, 1);
+      wgmma_wait<2>();
+      release_open(0);
+      open_ = 1;
+      if (i == 2) {
+        if (steps >= 4) store<Product::kScores, 0>(block_);
+        if (steps == 3) store<Product::kScores, 1>(block_);
+      }
+      if (i == 3) store<Product::kScores, 1>(block_);
     }
     wgmma_wait<1>();
     accumulators_ready(left_);
-    if (PRODUCT == Product::kScores) {
-      take_fetched();
-    } else {
-      rows_ = delta_;
-    }
-    finish<PRODUCT, 0>(left_);
+    rows_ = delta_;
+    finish<Product::kDp, 0>(left_);
   }
 
-  __device__ __forceinline__ void wait_stage() const {
-    bounded_wait(sm_.full + (step_ & (C::kStages - 1)) * 8, step_ / C::kStages & 1);
-  }
   __device__ __forceinline__ bool leads() const { return (threadIdx.x & 127) == 0; }
-  /// Frees the stage before this one.
-  __device__ __forceinline__ void release_stage() const {
-    if (leads()) mbarrier_arrive(sm_.empty + ((step_ - 1) & (C::kStages - 1)) * 8);
+  /// Frees the stages whose products are over: `open_` ones, the last of them `behind` + 1 steps
+  /// ago.
+  __device__ __forceinline__ void release_open(int behind) const {
+    if (!leads()) return;
+    const int last = step_ - 1 - behind;
+    if (open_ > 0) mbarrier_arrive(sm_.empty + (last & (C::kStages - 1)) * 8);
+    if (open_ > 1) mbarrier_arrive(sm_.empty + (last - 1 & (C::kStages - 1)) * 8);
+  }
+  /// Waits for the stage of this step before its first product.
+  template <int HALF>
+  __device__ __forceinline__ void issue_next(float (&d)[64], int accumulate) const {
+    bounded_wait(sm_.full + (step_ & (C::kStages - 1)) * 8, step_ / C::kStages & 1);
+    issue<HALF>(d, step_, accumulate);
   }
   template <int HALF>
-  __device__ __forceinline__ void issue(float (&d)[64], int accumulate) {
-    const uint32_t stage = opaque(sm_.stages) + (step_ & (C::kStages - 1)) * C::kStageBytes;
+  __device__ __forceinline__ void issue(float (&d)[64], int step, int accumulate) const {
+    const uint32_t stage = opaque(sm_.stages) + (step & (C::kStages - 1)) * C::kStageBytes;
     const uint32_t low_a = low_k_major(stage + group_ * 8192);
     const uint32_t low_b = low_k_major(stage + C::kQueryBytes + HALF * 16384);
     wgmma_fence();
@@ -233,6 +275,7 @@ class ScoreConsumer {
   float2 fetched_[2];               // of the upper and the lower row
   int row_;                         // this thread's upper row in a unit
   int number_ = -1, step_ = 0;      // this unit, and step
+  int open_ = 0;                    // steps before this one whose stages are not free
   int block_ = 0, last_block_ = 0;  // of scratch, of this unit and the one before
   bool hides_[2] = {false, false};  // whether the half has pairs that are hidden
 };

@@ -11,35 +11,44 @@ constexpr int pull_unit_bytes(int stages_kib) {
   return left >= 32 ? 8192 : left >= 8 ? 2048 : 0;
 }
 
-/// GROUPS warpgroups of 64 queries each against blocks of KEYS keys. MERGES: O and LSE are FP32 and
-/// merged into what is there; else O is whole and of type T. PULLS: the launch brings keys and
-/// values of other ranks while it computes.
-template <class T, int DIM, int KEYS, int GROUPS, int Q_BUFFERS, bool PING_PONG, bool EARLY_PACK,
-          bool MERGES, bool PULLS = false>
+/// How a kernel cuts its work.
+struct Cut {
+  int dim, dim_v;  // columns of Q and K, and of V and O
+  int keys;        // of a step
+  int groups;      // warpgroups, of 64 queries each
+  int q_buffers;   // one: O goes from registers to memory, and Q is free after a tile's last scores
+  bool ping_pong;  // warpgroups take turns on the tensor cores: the others' softmax runs meanwhile
+  bool early_pack;  // P has two sets of registers: it is packed while the last P V may still run
+};
+
+/// MERGES: O and LSE are FP32 and merged into what is there; else O is whole and of type T. TERMS:
+/// scores have terms, or largest logits are asked for. PULLS: the launch brings keys and values of
+/// other ranks while it computes.
+template <class T, Cut CUT, bool MERGES, bool TERMS, bool PULLS = false>
 struct Config {
   using Element = T;
-  static constexpr int kDim = DIM, kKeys = KEYS, kGroups = GROUPS, kQBuffers = Q_BUFFERS;
-  /// Warpgroups take turns on the tensor cores, so that the others' softmax runs meanwhile.
-  static constexpr bool kPingPong = PING_PONG;
-  /// P has two sets of registers: it is packed while the product with the last one may still run.
-  static constexpr bool kEarlyPack = EARLY_PACK;
-  static constexpr bool kMerges = MERGES;
-  static constexpr bool kPulls = PULLS;
-  /// With one Q buffer O goes from registers to memory, and Q is free after a tile's last scores.
-  static constexpr bool kDirect = Q_BUFFERS == 1;
-  static constexpr int kRows = 64 * GROUPS, kThreads = 128 * (GROUPS + 1);
-  static constexpr int kColumnBlocks = (DIM + 63) / 64;  // a row of one is 128 bytes
-  static constexpr int kQGroupBytes = 64 * kColumnBlocks * 128, kQBytes = GROUPS * kQGroupBytes;
-  static constexpr int kKeyBlockBytes = KEYS * 128, kStageBytes = kColumnBlocks * kKeyBlockBytes;
-  static constexpr int kStagesBytes = Q_BUFFERS * kQBytes + 4 * kStageBytes;
+  static constexpr int kDim = CUT.dim, kDimV = CUT.dim_v, kKeys = CUT.keys, kGroups = CUT.groups;
+  static constexpr int kQBuffers = CUT.q_buffers;
+  static constexpr bool kPingPong = CUT.ping_pong, kEarlyPack = CUT.early_pack;
+  static constexpr bool kMerges = MERGES, kTerms = TERMS, kPulls = PULLS;
+  static constexpr bool kDirect = kQBuffers == 1;
+  static constexpr int kRows = 64 * kGroups, kThreads = 128 * (kGroups + 1);
+  // A row of a block of 64 columns is 128 bytes.
+  static constexpr int kColumnBlocks = (kDim + 63) / 64, kColumnBlocksV = (kDimV + 63) / 64;
+  static constexpr int kQGroupBytes = 64 * kColumnBlocks * 128, kQBytes = kGroups * kQGroupBytes;
+  static constexpr int kKeyBlockBytes = kKeys * 128;
+  static constexpr int kStageBytes = kColumnBlocks * kKeyBlockBytes;  // of K
+  static constexpr int kStageBytesV = kColumnBlocksV * kKeyBlockBytes;
+  static constexpr int kStagesBytes = kQBuffers * kQBytes + 2 * kStageBytes + 2 * kStageBytesV;
   /// Bytes on their way from other ranks, in shared memory that is left over; where nothing is, in
   /// registers.
   static constexpr int kPullUnits = 4, kPullBytes = pull_unit_bytes(kStagesBytes / 1024);
   static constexpr int kSharedBytes = kStagesBytes + 1024 + (PULLS ? kPullUnits * kPullBytes : 0);
   // NOTE: ptxas gives each branch its own limit: watch spills and C7512, C7515 when these change.
-  static constexpr int kConsumerRegisters = GROUPS == 2 ? 232 : 160;
-  static constexpr int kProducerRegisters = GROUPS == 2 ? 40 : 32;
-  static_assert(GROUPS == 2 || GROUPS == 3);
+  static constexpr int kConsumerRegisters = kGroups == 2 ? 232 : 160;
+  static constexpr int kProducerRegisters = kGroups == 2 ? 40 : 32;
+  static_assert(kGroups == 2 || kGroups == 3);
+  static_assert(kDirect || kColumnBlocksV <= kColumnBlocks, "O is staged in Q's buffer");
   static_assert(kSharedBytes + 256 <= 232448, "more than a block of sm_90 may have");
 };
 

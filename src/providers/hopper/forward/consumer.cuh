@@ -8,6 +8,7 @@
 #include "providers/hopper/forward/results.cuh"
 #include "providers/hopper/forward/shared.cuh"
 #include "providers/hopper/forward/softmax.cuh"
+#include "providers/hopper/forward/terms.cuh"
 
 namespace longspan::hopper {
 
@@ -18,12 +19,15 @@ class Consumer {
  public:
   using T = typename C::Element;
   using Probabilities = typename Softmax<C>::Probabilities;
-  static constexpr int kDim = C::kDim, kKeys = C::kKeys;
+  static constexpr int kKeys = C::kKeys;
 
   __device__ __forceinline__ Consumer(const Parameters& p, const Shared& sm, int group)
-      : p_(p), sm_(sm), group_(group), softmax_(p.scale_log2) {
-    row_ = group * 64 + (threadIdx.x & 127) / 32 * 16 + (threadIdx.x & 31) / 4;
-  }
+      : p_(p),
+        sm_(sm),
+        group_(group),
+        row_(group * 64 + (threadIdx.x & 127) / 32 * 16 + (threadIdx.x & 31) / 4),
+        terms_(p, row_),
+        softmax_(terms_.scale()) {}
 
   __device__ __forceinline__ void run() {
     Probabilities prob_a;
@@ -56,8 +60,9 @@ class Consumer {
  private:
   /// False where there are no more tiles.
   __device__ __forceinline__ bool start_tile() {
+    terms_.leave(sm_.tiles[(tile_ - 1) & 1]);
     mbarrier_wait(sm_.q_full + buffer_of<C>(tile_) * 8, phase_of<C>(tile_));
-    volatile Tile& tile = sm_.tiles[tile_ & 1];
+    volatile Tile& tile = this_tile();
     const int first = tile.first;
     if (first < 0) return false;
     block_ = first_block<C>(sm_, tile_);
@@ -70,12 +75,14 @@ class Consumer {
     softmax_.begin();
     wait_k();
     issue_scores();
+    terms_.draw(this_tile(), first_key());
     wgmma_wait<0>();
     accumulators_ready(softmax_.s);
     release_k();
-    if (!unmasked_.holds(block_)) hide();
+    finish_scores();
     softmax_.run(prob, true);
     softmax_.pack_late(prob);
+    terms_.template drop<0, kKeys / 16>(prob);
     fresh_ = 1;
   }
 
@@ -110,10 +117,11 @@ class Consumer {
     if (C::kPingPong) {
       named_barrier_arrive(kTurn + (group_ + 1 == C::kGroups ? 0 : group_ + 1), 256);
     }
+    terms_.draw(this_tile(), first_key());
     wgmma_wait<1>();
     accumulators_ready(softmax_.s);
     release_k();
-    if (rarely(!unmasked_.holds(block_))) hide();
+    finish_scores();
     softmax_.run(next_prob, last);
     if (!C::kEarlyPack) {
       wait_v(1);  // NOTE: long over; its branch keeps ptxas from moving the wait below up here
@@ -122,6 +130,7 @@ class Consumer {
       release_v(1);
       softmax_.pack_late(next_prob);
     }
+    terms_.template drop<0, kKeys / 16>(next_prob);
     if (rarely(last)) {
       if (C::kEarlyPack) {
         wgmma_wait<0>();
@@ -158,7 +167,7 @@ class Consumer {
     const uint32_t low_k = opaque(low_k_major(sm_.k)) + (step_ & 1) * (C::kStageBytes / 16);
     wgmma_fence();
 #pragma unroll
-    for (int kk = 0; kk < kDim / 16; ++kk) {
+    for (int kk = 0; kk < C::kDim / 16; ++kk) {
       Wgmma<T, kKeys>::template ss<0, 0>(
           softmax_.s, descriptor(low_q + kk / 4 * 512 + kk % 4 * kStepK),
           descriptor(low_k + kk / 4 * (C::kKeyBlockBytes / 16) + kk % 4 * kStepK), kk > 0);
@@ -174,13 +183,13 @@ class Consumer {
   __device__ __forceinline__ void issue_output(const Probabilities& prob, int behind) {
     const int index = step_ - 1 - behind;
     const uint32_t low_v =
-        opaque(low_mn_major(sm_.v, C::kKeyBlockBytes)) + (index & 1) * (C::kStageBytes / 16);
+        opaque(low_mn_major(sm_.v, C::kKeyBlockBytes)) + (index & 1) * (C::kStageBytesV / 16);
     wait_v(behind);
     wgmma_fence();
 #pragma unroll
     for (int kk = 0; kk < kKeys / 16; ++kk) {
-      Wgmma<T, kDim>::template rs<1>(o_, prob[kk], descriptor(low_v + kk * kStepMn),
-                                     kk > 0 || !fresh_);
+      Wgmma<T, C::kDimV>::template rs<1>(o_, prob[kk], descriptor(low_v + kk * kStepMn),
+                                         kk > 0 || !fresh_);
     }
     wgmma_commit();
   }
@@ -193,9 +202,18 @@ class Consumer {
     if (leads()) mbarrier_arrive(opaque(sm_.v_empty) + ((step_ - 1 - behind) & 1) * 8);
   }
 
+  __device__ __forceinline__ volatile Tile& this_tile() const { return sm_.tiles[tile_ & 1]; }
+  __device__ __forceinline__ int first_key() const {  // of this thread's columns of the block
+    return block_ * kKeys + (threadIdx.x & 3) * 2;
+  }
+  __device__ __forceinline__ void finish_scores() {
+    terms_.apply(this_tile(), first_key(), softmax_.s);
+    if (rarely(!unmasked_.holds(block_))) hide();
+    terms_.observe(this_tile(), softmax_.s);
+  }
   __device__ __forceinline__ void hide() {
-    volatile Tile& tile = sm_.tiles[tile_ & 1];
-    const int key = block_ * kKeys + (threadIdx.x & 3) * 2;
+    volatile Tile& tile = this_tile();
+    const int key = first_key();
     const int at = tile.first + row_ - key, end = tile.keys - 1 - key;
     const int lo = tile.lo, hi = tile.hi;
     hide_behind(softmax_.s, min(at + hi, end), min(at + 8 + hi, end));
@@ -209,8 +227,8 @@ class Consumer {
     const int row = tile.q_row + at, head = tile.head;
     const Place places[2] = {{row, head, at < queries}, {row + 8, head, at + 8 < queries}};
     sum = quad_sum(sum);
-    const Weight w[2] = {finish_row<C::kMerges>(p_, places[0], max.upper, sum.upper),
-                         finish_row<C::kMerges>(p_, places[1], max.lower, sum.lower)};
+    const Weight w[2] = {finish_row<C>(p_, places[0], max.upper, sum.upper),
+                         finish_row<C>(p_, places[1], max.lower, sum.lower)};
     if constexpr (C::kMerges || C::kDirect) {
       write_part<C>(p_, o_, places, w, 0);
     } else {
@@ -228,9 +246,10 @@ class Consumer {
   const Parameters& p_;
   const Shared& sm_;
   int group_;
-  float o_[kDim / 2];
+  int row_;  // this thread's upper row in a tile
+  float o_[C::kDimV / 2];
+  ScoreTerms<kKeys, C::kTerms> terms_;
   Softmax<C> softmax_;
-  int row_;                              // this thread's upper row in a tile
   int tile_ = 0, step_ = 0, fresh_ = 0;  // step: S blocks issued; fresh: P is a tile's first
   int block_, left_;                     // the block of S; blocks left after it
   Unmasked unmasked_;                    // blocks that hide nothing from this warpgroup

@@ -29,7 +29,9 @@ __device__ __forceinline__ void store_results(const Parameters& p, const Shared&
         }
         if (lane != 0) continue;
 #pragma unroll 1
-        for (int i = 0; i < p.o.boxes; ++i, c.x += 64) tma_store(&p.o.map, from + i * 8192, c);
+        for (int i = 0; i < C::kColumnBlocksV; i += p.o.box_blocks, c.x += 64) {
+          tma_store(&p.o.map, from + i * 8192, c);
+        }
       }
       if (lane == 0) {
         tma_store_commit();

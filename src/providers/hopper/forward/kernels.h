@@ -22,9 +22,9 @@ struct Kernel {
   bool stages_o = false;  // whole results leave by TMA in boxes like Q's, where it can reach them
 };
 
-/// The kernel of a shape for bf16 or f16, with whole or merged results.
-const Kernel& kernel_of(Shape shape, DType dtype, bool whole);
-/// The one that pulls keys and values, with whole results; of shapes that pulls().
+/// The kernel of a shape that was chosen for these features, for bf16 or f16.
+const Kernel& kernel_of(Shape shape, DType dtype, const Features& features);
+/// The one that pulls keys and values, with whole results; of a pulling_shape().
 const Kernel& pulling_kernel_of(Shape shape, DType dtype);
 
 }  // namespace longspan::hopper

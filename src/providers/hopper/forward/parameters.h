@@ -18,10 +18,27 @@ using rows::RowView;
 /// A tensor that TMA reads or writes in boxes of rows of one head.
 struct Mapped {
   CUtensorMap map;
-  int32_t rows = 1;   // of a batch entry
-  int32_t boxes = 1;  // that a tile is made of: one, or one of every 64 columns
-  /// Whether columns are counted in blocks of 64.
-  bool in_blocks = true;
+  int32_t rows = 1;        // of a batch entry
+  int32_t box_blocks = 1;  // blocks of 64 columns of a box
+  bool by_blocks = true;   // rows are whole blocks, at which boxes begin; else they begin at columns
+};
+
+/// Score terms and largest logits; null or 0 where there are none.
+struct Terms {
+  const Tokens* tokens = nullptr;  // of the tiles
+  // Of the first query head, and from one to the next.
+  const float* slopes = nullptr;
+  float* max_logit = nullptr;
+  int64_t slope_stride = 0, max_logit_stride = 0;
+  // Scores in units of log2: cap_log2 tanh(product cap_rate / (2 log2(e))).
+  float cap_log2 = 0, cap_rate = 0;
+  bool wide_cap = false;  // so large that tanh must be exact near 0
+  bool drops = false;
+  uint32_t last_dropped = 0;  // the largest word that drops a pair
+  uint32_t key0 = 0, key1 = 0;
+  const uint32_t* key = nullptr;  // in their place
+  float keep_factor = 1;
+  uint32_t head_begin = 0;  // of the problem's heads
 };
 
 struct Parameters {
@@ -37,6 +54,7 @@ struct Parameters {
   int32_t group = 1;
   int32_t group_offset = 0;
   float scale_log2 = 1;  // scale of scores x log2(e), above 0
+  Terms terms;           // of kernels that take them
   bool stores_by_tma = false;
   bool wide = false;  // O may be reached in accesses of 16 bytes (16-bit types) or 8 (f32)
 };

@@ -44,7 +44,7 @@ class Producer {
 #pragma unroll 1
     for (int g = 0; g < C::kGroups; ++g) {
       load_rows(sm_.q + buffer * C::kQBytes + g * C::kQGroupBytes, p_.q, bar, 8192,
-                coordinates_of(p_.q, row + g * 64, head));
+                coordinates_of(p_.q, row + g * 64, head), 0, C::kColumnBlocks);
     }
   }
 
@@ -64,7 +64,8 @@ class Producer {
       load_rows(sm_.k + slot * C::kStageBytes, keys_.k(own), bar, C::kKeyBlockBytes,
                 {.row = own < 0 ? tile.k_row + i * C::kKeys : own,
                  .head = tile.key_head,
-                 .batch = tile.k_batch});
+                 .batch = tile.k_batch},
+                0, C::kColumnBlocks);
       ++step_;
       load_v(step_ - 2);
       v_block_ = i;
@@ -88,9 +89,9 @@ class Producer {
     const bool tail = keys < C::kKeys && row + keys < v.rows;
     if (tail) next_tail({static_cast<int>(slot), keys});
     const uint32_t bar = tail ? sm_.tail_full : full;
-    mbarrier_expect_bytes(bar, C::kStageBytes);
-    load_rows(sm_.v + slot * C::kStageBytes, v, bar, C::kKeyBlockBytes,
-              {.row = row, .head = tile.key_head, .batch = tile.v_batch});
+    mbarrier_expect_bytes(bar, C::kStageBytesV);
+    load_rows(sm_.v + slot * C::kStageBytesV, v, bar, C::kKeyBlockBytes,
+              {.row = row, .head = tile.key_head, .batch = tile.v_batch}, 0, C::kColumnBlocksV);
     v_block_ = -1;
   }
 
@@ -118,7 +119,7 @@ __device__ __forceinline__ void clear_tails(const Shared& sm, int lane) {
     mbarrier_wait(sm.tail_full, number & 1);
     const int slot = sm.tail->slot, valid = sm.tail->valid;
     if (slot < 0) return;
-    clear_rows(sm.v + slot * C::kStageBytes, C::kColumnBlocks, C::kKeyBlockBytes, valid, lane);
+    clear_rows(sm.v + slot * C::kStageBytesV, C::kColumnBlocksV, C::kKeyBlockBytes, valid, lane);
     if (lane == 0) {
       mbarrier_arrive(sm.v_full + slot * 8);
       mbarrier_arrive(sm.tail_empty);

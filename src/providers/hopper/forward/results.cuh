@@ -20,16 +20,16 @@ struct Weight {
   float mine, old;
 };
 
-/// Writes the LSE of a row, that of both parts with MERGES, and returns the weights of O. `max`
+/// Writes the LSE of a row, that of both parts with C::kMerges, and returns the weights of O. `max`
 /// counts in units of log2, `sum` is that of the whole row. Called by whole warps.
-template <bool MERGES>
+template <class C>
 __device__ __forceinline__ Weight finish_row(const Parameters& p, const Place& at, float max,
                                              float sum) {
-  Weight w = {sum > 0 ? 1 / sum : 0, 0};
+  Weight w = {sum > 0 ? (C::kTerms ? p.terms.keep_factor : 1.0f) / sum : 0, 0};
   float lse = max + log2f(sum);
   float* const place = at.exists ? p.lse.at<float>(at.row, at.head) : nullptr;
   bool writes = at.exists && (threadIdx.x & 3) == 0;
-  if constexpr (MERGES) {
+  if constexpr (C::kMerges) {
     const float before = at.exists ? *place * (1 / kLn2) : -kInfinity;
     __syncwarp();  // all threads of the row have read what one of them writes
     const float top = fmaxf(fmaxf(before, lse), kNoKey);
@@ -115,10 +115,11 @@ __device__ __forceinline__ void store_octet(uint16_t* to, uint4 octet, bool wide
   }
 }
 
-/// Accumulators that have been normalised, rounded to T, from registers to memory.
+/// Accumulators, normalised and rounded to T, from registers to memory.
 template <class T, int R>
 __device__ __forceinline__ void store_rows(const Parameters& p, const float (&o)[R],
-                                           const Place (&at)[2], int first_column) {
+                                           const Place (&at)[2], const Weight (&w)[2],
+                                           int first_column) {
   const int lane = threadIdx.x & 31;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -130,7 +131,7 @@ __device__ __forceinline__ void store_rows(const Parameters& p, const float (&o)
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         const int x = 4 * (4 * i + e) + 2 * half;
-        word[e] = pack<T>(o[x], o[x + 1]);
+        word[e] = pack<T>(o[x] * w[half].mine, o[x + 1] * w[half].mine);
       }
       transpose_quad(word, lane);
       const int column = first_column + 32 * i + (lane & 3) * 8;
@@ -142,13 +143,13 @@ __device__ __forceinline__ void store_rows(const Parameters& p, const float (&o)
 
 /// Accumulators to memory: merged into what is there, or normalised and rounded to C::Element.
 template <class C, int R>
-__device__ __forceinline__ void write_part(const Parameters& p, float (&o)[R], const Place (&at)[2],
-                                           const Weight (&w)[2], int first_column) {
+__device__ __forceinline__ void write_part(const Parameters& p, const float (&o)[R],
+                                           const Place (&at)[2], const Weight (&w)[2],
+                                           int first_column) {
   if constexpr (C::kMerges) {
     merge_rows(p, o, at, w, first_column);
   } else {
-    scale_rows(o, {w[0].mine, w[1].mine});
-    store_rows<typename C::Element>(p, o, at, first_column);
+    store_rows<typename C::Element>(p, o, at, w, first_column);
   }
 }
 

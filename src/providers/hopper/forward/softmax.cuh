@@ -27,11 +27,13 @@ class Softmax {
     sum = {0, 0};
   }
 
-  /// P = exp2(S * scale - max), and its row sums over this thread's columns.
+  /// P = exp2(S * scale - max) of 16-key steps [FIRST, LAST), and its row sums over this thread's
+  /// columns.
+  template <int FIRST = 0, int LAST = kKeys / 16>
   __device__ __forceinline__ Rows exponentials(Probabilities& prob) {
     Rows part = {0, 0};
 #pragma unroll
-    for (int i = 0; i < kKeys / 16; ++i)
+    for (int i = FIRST; i < LAST; ++i)
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
         const int x = (i * 2 + e) * 4;
@@ -92,13 +94,17 @@ class Softmax {
       if (C::kEarlyPack) part = exponentials(prob);
     }
     if (!C::kEarlyPack) part = exponentials(prob);
+    add(part);
+  }
+  __device__ __forceinline__ void add(const Rows& part) {
     sum.upper += part.upper;
     sum.lower += part.lower;
   }
+  template <int FIRST = 0, int LAST = kKeys / 16>
   __device__ __forceinline__ void pack_late(Probabilities& prob) const {
     if constexpr (!C::kEarlyPack) {
 #pragma unroll
-      for (int i = 0; i < kKeys / 16; ++i)
+      for (int i = FIRST; i < LAST; ++i)
 #pragma unroll
         for (int e = 0; e < 4; ++e) prob[i][e] = pack<T>(s[8 * i + 2 * e], s[8 * i + 2 * e + 1]);
     }

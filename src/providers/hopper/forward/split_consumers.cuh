@@ -1,11 +1,12 @@
-// The consumer warpgroups of the kernel of 512 columns.
+// The consumer warpgroups of the kernels above 256 columns.
 //  - Softmax in halves of 64 keys: the first half's P V runs under the second half's exponentials.
 //  - The right warpgroup starts on P of a block only when the left one's next scores are nearly
 //    done, so that its products fill the left one's softmax.
-//  - The reference of a row is raised, and O scaled, only where a maximum exceeds it by 2^8.
 #pragma once
 
+#include "providers/hopper/forward/softmax.cuh"
 #include "providers/hopper/forward/split_shared.cuh"
+#include "providers/hopper/forward/terms.cuh"
 
 namespace longspan::hopper {
 
@@ -21,9 +22,13 @@ class SplitLeft {
   static constexpr int kKeys = C::kKeys;
 
   __device__ __forceinline__ SplitLeft(const Parameters& p, const SplitShared& sm)
-      : p_(p), sm_(sm), t_(threadIdx.x & 127), lane_(threadIdx.x & 31) {
-    row_ = t_ / 32 * 16 + lane_ / 4;
-  }
+      : p_(p),
+        sm_(sm),
+        t_(threadIdx.x & 127),
+        lane_(threadIdx.x & 31),
+        row_(t_ / 32 * 16 + lane_ / 4),
+        terms_(p, row_),
+        softmax_(terms_.scale()) {}
 
   __device__ __forceinline__ void run() {
     for (number_ = 0;; ++number_) {
@@ -42,18 +47,19 @@ class SplitLeft {
 
  private:
   __device__ __forceinline__ void attend(volatile Tile& tile) {
-    max_ = {kNoKey, kNoKey}, sum_ = {0, 0};
+    softmax_.begin();
     scores<0>(step_ & 1);
+    terms_.draw(tile, first_key());
     wgmma_wait<0>();
     release(3);
     if (block_ == last_ && t_ == 0) mbarrier_arrive(sm_.q_empty);
-    accumulators_ready(s_);
+    accumulators_ready(softmax_.s);
     for (bool first = true;; first = false) {
+      terms_.apply(tile, first_key(), softmax_.s);
       if (!unmasked_.holds(block_)) hide(tile);
-      const Rows factor = raise_reference();
-      if (!first) scale_if_raised(o_, factor);
+      terms_.observe(tile, softmax_.s);
       const int buffer = step_ & 1;
-      exponentials_and_output(first);
+      const Rows factor = weigh(first);
       mbarrier_wait(sm_.p_free + buffer * 8, (step_ >> 1 & 1) ^ 1);
       share(factor, buffer);
       const bool last = block_ == last_;
@@ -70,10 +76,11 @@ class SplitLeft {
       ++block_;
       scores<2>(step_ & 1);
       if (t_ == 0) mbarrier_arrive(sm_.p_full + buffer * 8);
+      terms_.draw(tile, first_key());
       wgmma_wait<0>();
       release(1);
       if (block_ == last_ && t_ == 0) mbarrier_arrive(sm_.q_empty);
-      accumulators_ready(s_);
+      accumulators_ready(softmax_.s);
     }
   }
 
@@ -85,7 +92,7 @@ class SplitLeft {
   /// still run; the caller waits and releases the last slot.
   template <int FIRST_SLOT>
   __device__ __forceinline__ void scores(int parity23) {
-    accumulators_dead(s_);
+    accumulators_dead(softmax_.s);
     const uint32_t low_q = opaque(low_k_major(sm_.q)), low_k = opaque(low_k_major(sm_.ring));
     const uint32_t full = opaque(sm_.full_left);
 #pragma unroll
@@ -93,13 +100,14 @@ class SplitLeft {
       const int slot = (FIRST_SLOT + c) & 3;
       mbarrier_wait(full + slot * 8, slot < 2 ? 0 : parity23);
       wgmma_fence();
+      const int first = C::chunk_first(c), products = 4 * C::chunk_blocks(c);
 #pragma unroll
-      for (int kk = 0; kk < 8; ++kk) {
+      for (int kk = 0; kk < products; ++kk) {
         const int block = kk / 4, step = kk % 4 * kStepK;
         Wgmma<T, kKeys>::template ss<0, 0>(
-            s_, descriptor(low_q + c * 1024 + block * 512 + step),
+            softmax_.s, descriptor(low_q + (first + block) * 512 + step),
             descriptor(low_k + slot * C::kSlotUnits + block * 1024 + step), !(c == 0 && kk == 0));
-        if (c == 3 && kk == 5) wgmma_commit();
+        if (c == 3 && kk == products - 3) wgmma_commit();
       }
       wgmma_commit();
       if (c == 0) continue;
@@ -113,66 +121,76 @@ class SplitLeft {
     wgmma_wait<1>();
   }
 
+  __device__ __forceinline__ int first_key() const {  // of this thread's columns of the block
+    return block_ * kKeys + (lane_ & 3) * 2;
+  }
   __device__ __forceinline__ void hide(volatile Tile& tile) {
-    const int key = block_ * kKeys + (lane_ & 3) * 2;
+    const int key = first_key();
     const int at = tile.first + row_ - key, end = tile.keys - 1 - key;
     const int lo = tile.lo, hi = tile.hi;
-    hide_behind(s_, min(at + hi, end), min(at + 8 + hi, end));
-    hide_before(s_, at + lo, at + 8 + lo);
+    hide_behind(softmax_.s, min(at + hi, end), min(at + 8 + hi, end));
+    hide_before(softmax_.s, at + lo, at + 8 + lo);
   }
 
-  /// Returns what O must be scaled by.
-  __device__ __forceinline__ Rows raise_reference() {
-    constexpr float kRaise = 8;
-    const Rows peak = quad_max(thread_max(s_));
-    const Rows high = {peak.upper * p_.scale_log2, peak.lower * p_.scale_log2};
+  /// P of a block, and its product with V. Returns what O must be scaled by before it is added; the
+  /// left side's has been.
+  // NOTE: where the second half raises a reference, the left O has the product of the first half in
+  // it already; for the right side that half's P is made again.
+  __device__ __forceinline__ Rows weigh(bool first) {
     Rows factor = {1, 1};
-    if (high.upper > max_.upper + kRaise) {
-      factor.upper = exp2_fast(max_.upper - high.upper);
-      max_.upper = high.upper;
+    if (rarely(first)) {
+      softmax_.raise_reference({}, true);
+    } else if (!C::kEarlyPack && rarely(softmax_.too_low({}))) {
+      raise({}, factor);
     }
-    if (high.lower > max_.lower + kRaise) {
-      factor.lower = exp2_fast(max_.lower - high.lower);
-      max_.lower = high.lower;
+    Rows part = probabilities<0>();
+    if (C::kEarlyPack && rarely(softmax_.too_low(part))) {
+      raise(part, factor);
+      part = probabilities<0>();
     }
-    sum_.upper *= factor.upper;
-    sum_.lower *= factor.lower;
+    softmax_.add(part);
+    output<0>(first);
+    part = probabilities<1>();
+    if (C::kEarlyPack && rarely(softmax_.too_low(part))) {
+      wgmma_wait<0>();
+      accumulators_ready(o_);
+      raise(part, factor);
+      probabilities<0>();
+      part = probabilities<1>();
+    }
+    softmax_.add(part);
+    output<1>(first);
     return factor;
   }
-
-  __device__ __forceinline__ void exponentials_and_output(bool first) {
-    const uint32_t full = opaque(sm_.full_left);
-    const uint32_t low_v = opaque(low_mn_major(sm_.ring, C::kVBlockBytes));
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-#pragma unroll
-      for (int i = 4 * half; i < 4 * half + 4; ++i) exponentials(i);
-      mbarrier_wait(full + half * 8, 1);
-      wgmma_fence();
-#pragma unroll
-      for (int kk = 0; kk < 4; ++kk) {
-        Wgmma<T, 256>::template rs<1>(o_, prob_[4 * half + kk],
-                                      descriptor(low_v + half * C::kSlotUnits + kk * kStepMn),
-                                      half > 0 || kk > 0 || !first);
-      }
-      wgmma_commit();
-    }
+  /// P of half of a block's keys, and its sums.
+  template <int HALF>
+  __device__ __forceinline__ Rows probabilities() {
+    constexpr int kFirst = 4 * HALF, kLast = kFirst + 4;
+    const Rows part = softmax_.template exponentials<kFirst, kLast>(prob_);
+    softmax_.template pack_late<kFirst, kLast>(prob_);
+    terms_.template drop<kFirst, kLast>(prob_);
+    return part;
+  }
+  __device__ __forceinline__ void raise(const Rows& part, Rows& factor) {
+    softmax_.raise_reference(part, false);
+    factor.upper *= softmax_.factor.upper;
+    factor.lower *= softmax_.factor.lower;
+    scale_rows(o_, softmax_.factor);
   }
 
-  /// P of 16 keys, as an A operand.
-  __device__ __forceinline__ void exponentials(int i) {
+  /// Issues the product of a half of P, whose slot of V is that of its number.
+  template <int HALF>
+  __device__ __forceinline__ void output(bool first) {
+    const uint32_t low_v = opaque(low_mn_major(sm_.ring, C::kVBlockBytes));
+    mbarrier_wait(opaque(sm_.full_left) + HALF * 8, 1);
+    wgmma_fence();
 #pragma unroll
-    for (int e = 0; e < 2; ++e) {
-      const int x = (i * 2 + e) * 4;
-      const float a = exp2_in_order(fmaf(s_[x], p_.scale_log2, -max_.upper));
-      const float b = exp2_in_order(fmaf(s_[x + 1], p_.scale_log2, -max_.upper));
-      const float c = exp2_in_order(fmaf(s_[x + 2], p_.scale_log2, -max_.lower));
-      const float d = exp2_in_order(fmaf(s_[x + 3], p_.scale_log2, -max_.lower));
-      sum_.upper += a + b;
-      sum_.lower += c + d;
-      prob_[i][2 * e] = pack<T>(a, b);
-      prob_[i][2 * e + 1] = pack<T>(c, d);
+    for (int kk = 0; kk < 4; ++kk) {
+      Wgmma<T, C::kLeft>::template rs<1>(o_, prob_[4 * HALF + kk],
+                                         descriptor(low_v + HALF * C::kSlotUnits + kk * kStepMn),
+                                         HALF > 0 || kk > 0 || !first);
     }
+    wgmma_commit();
   }
 
   /// P and the factors of O to shared memory, for the right warpgroup.
@@ -201,18 +219,19 @@ class SplitLeft {
   }
 
   __device__ __forceinline__ void finish(volatile Tile& tile) {
-    sum_ = quad_sum(sum_);
+    const Rows max = softmax_.max, sum = quad_sum(softmax_.sum);
     const int at = tile.first + row_, row = tile.q_row + at, head = tile.head;
     const Place places[2] = {{row, head, at < tile.queries},
                              {row + 8, head, at + 8 < tile.queries}};
-    const Weight w[2] = {finish_row<C::kMerges>(p_, places[0], max_.upper, sum_.upper),
-                         finish_row<C::kMerges>(p_, places[1], max_.lower, sum_.lower)};
+    const Weight w[2] = {finish_row<C>(p_, places[0], max.upper, sum.upper),
+                         finish_row<C>(p_, places[1], max.lower, sum.lower)};
     if ((lane_ & 3) == 0) {
       sm_.weights[number_ & 1][row_] = w[0];
       sm_.weights[number_ & 1][row_ + 8] = w[1];
     }
     named_barrier_arrive(kSumsReady + (number_ & 1), 256);
     write_part<C>(p_, o_, places, w, 0);
+    terms_.leave(tile);
   }
 
   const Parameters& p_;
@@ -221,15 +240,16 @@ class SplitLeft {
   int number_ = 0, step_ = 0;  // of tiles, of key blocks
   int block_ = 0, last_ = 0;
   Unmasked unmasked_;
-  float o_[128], s_[64];
-  uint32_t prob_[8][4];
-  Rows max_, sum_;
+  float o_[C::kLeft / 2];
+  uint32_t prob_[kKeys / 16][4];
+  ScoreTerms<kKeys, C::kTerms> terms_;
+  Softmax<C> softmax_;
 };
 
 template <class C>
 __device__ __forceinline__ void attend_right(const Parameters& p, const SplitShared& sm) {
   using T = typename C::Element;
-  float o[128];
+  float o[C::kRight / 2];
   const int t = threadIdx.x & 127, lane = t & 31, row = t / 32 * 16 + lane / 4;
   for (int step = 0;; ++step) {
     const int buffer = step & 1;
@@ -248,9 +268,9 @@ __device__ __forceinline__ void attend_right(const Parameters& p, const SplitSha
       wgmma_fence();
 #pragma unroll
       for (int kk = 0; kk < 4; ++kk) {
-        Wgmma<T, 256>::template ss<0, 1>(o, descriptor(low_p + c * 512 + kk * kStepK),
-                                         descriptor(low_v + slot * C::kSlotUnits + kk * kStepMn),
-                                         c > 0 || kk > 0 || !first);
+        Wgmma<T, C::kRight>::template ss<0, 1>(
+            o, descriptor(low_p + c * 512 + kk * kStepK),
+            descriptor(low_v + slot * C::kSlotUnits + kk * kStepMn), c > 0 || kk > 0 || !first);
       }
       wgmma_commit();
     }
@@ -272,7 +292,7 @@ __device__ __forceinline__ void attend_right(const Parameters& p, const SplitSha
     // NOTE: only now: this also frees the weights, the tile and the named barrier for later tiles.
     __syncwarp();
     if (lane == 0) mbarrier_arrive(sm.p_free + buffer * 8);
-    write_part<C>(p, o, places, w, 256);
+    write_part<C>(p, o, places, w, C::kLeft);
   }
 }
 

@@ -1,4 +1,4 @@
-// The forward kernel of 512 columns.
+// The forward kernels above 256 columns.
 #pragma once
 
 #include "providers/hopper/forward/split_consumers.cuh"

@@ -1,4 +1,4 @@
-// The producer warps of the kernel of 512 columns.
+// The producer warps of the kernels above 256 columns.
 #pragma once
 
 #include "providers/hopper/forward/split_shared.cuh"
@@ -25,9 +25,11 @@ class SplitProducer {
 #pragma unroll 1
       for (int i = tile.block_min; i <= last; ++i) {
         if (me_ == 0 && i == last) unit = draw();
-        if (me_ < 2) load_v(tile, i, me_, 0, sm_.full_left);
+        if (me_ < 2) load_v<C::kLeftBlocks>(tile, i, me_, 0, sm_.full_left);
         if (i < last) load_k(tile, i + 1, me_ ^ 2);
-        if (me_ >= 2) load_v(tile, i, me_ - 2, 4, sm_.full_right);
+        if (me_ >= 2) {
+          load_v<C::kRightBlocks>(tile, i, me_ - 2, C::kLeftBlocks, sm_.full_right);
+        }
       }
     }
   }
@@ -51,8 +53,8 @@ class SplitProducer {
         announce<C::kRows, C::kKeys>(p_, tile, unit_of(p_, unit));
         mbarrier_arrive(sm_.announced);
         mbarrier_expect_bytes(sm_.q_full, C::kQBytes);
-        load_rows(sm_.q, p_.q, sm_.q_full, C::kQBytes / 8,
-                  coordinates_of(p_.q, tile.q_row + tile.first, tile.head));
+        load_rows(sm_.q, p_.q, sm_.q_full, C::kRows * 128,
+                  coordinates_of(p_.q, tile.q_row + tile.first, tile.head), 0, C::kBlocks);
       }
     }
     __syncwarp();
@@ -65,19 +67,22 @@ class SplitProducer {
   }
   __device__ __forceinline__ uint32_t slot() const { return sm_.ring + me_ * C::kSlotBytes; }
 
-  /// 128 columns of the keys of a block; `part` counts them.
-  __device__ __forceinline__ void load_k(volatile Tile& tile, int block, int part) {
+  /// A chunk of the columns of a block's keys.
+  __device__ __forceinline__ void load_k(volatile Tile& tile, int block, int chunk) {
     next_slot();
     if (lane_ != 0) return;
     const uint32_t bar = sm_.full_left + me_ * 8;
-    mbarrier_expect_bytes(bar, C::kSlotBytes);
-    load_rows(slot(), p_.k, bar, C::kKBlockBytes,
-              {.row = tile.k_row + block * C::kKeys, .head = tile.key_head, .batch = tile.k_batch},
-              part * 2);
+    const int blocks = C::chunk_blocks(chunk), first = C::chunk_first(chunk);
+    const Coordinates c = {
+        .row = tile.k_row + block * C::kKeys, .head = tile.key_head, .batch = tile.k_batch};
+    mbarrier_expect_bytes(bar, blocks * C::kKBlockBytes);
+    load_rows(slot(), p_.k, bar, C::kKBlockBytes, c, first, blocks);
   }
 
-  /// 256 columns, from `first_block` on, of a half of a block's values. What belongs to no key of
-  /// the tile is made zeros: probabilities there are 0, but what lies there may be NaN.
+  /// BLOCKS blocks of 64 columns, from `first_block` on, of a half of a block's values. What
+  /// belongs to no key of the tile is made zeros: probabilities there are 0, but what lies there
+  /// may be NaN.
+  template <int BLOCKS>
   __device__ __forceinline__ void load_v(volatile Tile& tile, int block, int half, int first_block,
                                          uint32_t full) {
     next_slot();
@@ -86,13 +91,13 @@ class SplitProducer {
     const bool tail = keys < 64 && row + keys < p_.v.rows;
     const uint32_t bar = (tail ? sm_.tail : full) + me_ * 8;
     if (lane_ == 0) {
-      mbarrier_expect_bytes(bar, C::kSlotBytes);
-      load_rows(slot(), p_.v, bar, C::kVBlockBytes,
-                {.row = row, .head = tile.key_head, .batch = tile.v_batch}, first_block);
+      const Coordinates c = {.row = row, .head = tile.key_head, .batch = tile.v_batch};
+      mbarrier_expect_bytes(bar, BLOCKS * C::kVBlockBytes);
+      load_rows(slot(), p_.v, bar, C::kVBlockBytes, c, first_block, BLOCKS);
     }
     if (!tail) return;
     mbarrier_wait(bar, tails_++ & 1);
-    clear_rows(slot(), 4, C::kVBlockBytes, keys, lane_);
+    clear_rows(slot(), BLOCKS, C::kVBlockBytes, keys, lane_);
     if (lane_ == 0) mbarrier_arrive(full + me_ * 8);
   }
 

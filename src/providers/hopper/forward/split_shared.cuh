@@ -1,11 +1,11 @@
-// The forward kernel of 512 columns: a block computes 64 queries, and two warpgroups share O, which
-// in FP32 is half of the registers of a multiprocessor.
-//   left      scores, softmax, O[:, 0:256] with P from registers, P to shared memory
-//   right     O[:, 256:512] with P from shared memory
+// The forward kernels above 256 columns: a block computes 64 queries, and two warpgroups share O,
+// which with 512 columns in FP32 is half of the registers of a multiprocessor.
+//   left      scores, softmax, the left columns of O with P from registers, P to shared memory
+//   right     the right columns of O with P from shared memory
 //   producer  an issuing warp for each slot of the ring
-// A ring of four slots holds chunks of K (128 keys x 128 columns) and V (64 keys x 256 columns),
-// for each key block in this order: V left in slots 0 and 1, K of the next block in 2, 3, 0, 1, V
-// right in 2 and 3. A tile's first K takes 0, 1, 2, 3.
+// A ring of four slots holds chunks of K (128 keys x up to 128 columns) and V (64 keys x the
+// columns of a side), for each key block in this order: V left in slots 0 and 1, K of the next
+// block in 2, 3, 0, 1, V right in 2 and 3. A tile's first K takes 0, 1, 2, 3.
 #pragma once
 
 #include <cstdint>
@@ -17,16 +17,33 @@
 
 namespace longspan::hopper {
 
-template <class T, bool MERGES>
+/// DIM: columns of Q, K, V and O, a multiple of 64 above 256.
+template <class T, int DIM, bool MERGES, bool TERMS>
 struct SplitConfig {
   using Element = T;
-  static constexpr bool kMerges = MERGES;
-  static constexpr int kDim = 512, kRows = 64, kKeys = 128, kSlots = 4, kThreads = 384;
+  static constexpr bool kMerges = MERGES, kTerms = TERMS;
+  static constexpr bool kEarlyPack = !TERMS;  // terms leave no registers for keeping S beside P
+  static constexpr int kDim = DIM, kRows = 64, kKeys = 128, kSlots = 4, kThreads = 384;
+  // Blocks of 64 columns. The left side has less of O, since it has the scores.
+  static constexpr int kBlocks = DIM / 64, kLeftBlocks = kBlocks / 2;
+  static constexpr int kRightBlocks = kBlocks - kLeftBlocks;
+  static constexpr int kLeft = kLeftBlocks * 64, kRight = kRightBlocks * 64;
+  // Blocks of a box of TMA.
+  static constexpr int kKBox = kBlocks % 4 == 0 ? kBlocks / 4 : 1;
+  static constexpr int kVBox = kLeft == kRight ? kLeftBlocks : 1;
+  /// Chunk `c` of four of the columns of K: where it begins, and how many blocks it has.
+  static constexpr LONGSPAN_HOST_DEVICE int chunk_first(int c) {
+    return c * (kBlocks / 4) + (c < kBlocks % 4 ? c : kBlocks % 4);
+  }
+  static constexpr LONGSPAN_HOST_DEVICE int chunk_blocks(int c) {
+    return chunk_first(c + 1) - chunk_first(c);
+  }
   static constexpr int kSlotBytes = 32768, kSlotUnits = kSlotBytes / 16;  // of a descriptor
   static constexpr int kQBytes = kRows * kDim * 2, kPBytes = kRows * kKeys * 2;
   static constexpr int kVBlockBytes = 64 * 128;   // of a V chunk: 64 columns
   static constexpr int kKBlockBytes = 128 * 128;  // of a K chunk: 64 columns
   static constexpr int kSharedBytes = kQBytes + kSlots * kSlotBytes + 2 * kPBytes + 1024;
+  static_assert(DIM % 64 == 0 && DIM > 256 && DIM <= 512);
   // NOTE: ptxas gives each branch its own limit; evenly shared, products wait for each other.
   static constexpr int kLeftRegisters = 256, kRightRegisters = 184, kProducerRegisters = 56;
 };

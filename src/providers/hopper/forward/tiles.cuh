@@ -15,6 +15,7 @@ struct Tile {
   int32_t keys;     // of the entry; 0 where the tile sees none
   int32_t lo, hi;   // query i sees key j when lo <= j - i <= hi
   int32_t q_row, head;
+  int32_t tokens;                                    // number in Terms::tokens
   int32_t block_min, block_max;                      // of keys
   int32_t key_head, k_row, k_batch, v_row, v_batch;  // where the entry's keys begin
 };
@@ -43,7 +44,7 @@ __device__ __forceinline__ void announce(const Parameters& p, volatile Tile& til
   tile.first = b.first, tile.queries = b.queries;
   tile.keys = sees ? b.keys : 0;
   tile.lo = b.lo, tile.hi = b.hi;
-  tile.q_row = b.q_row, tile.head = u.head;
+  tile.q_row = b.q_row, tile.head = u.head, tile.tokens = b.tile;
   tile.block_min = sees ? first / KEYS : 0;
   tile.block_max = sees ? last / KEYS : 0;
   tile.key_head = (u.head + p.group_offset) / p.group;
@@ -72,18 +73,18 @@ __device__ __forceinline__ Coordinates coordinates_of(const Mapped& tensor, int 
   return {.row = row - batch * tensor.rows, .head = head, .batch = batch};
 }
 
-/// Loads the box of `tensor` that begins at block `first_block` of 64 columns; `box_bytes` are
-/// those of 64 columns.
+/// Loads `blocks` blocks of 64 columns, from number `first` on, of `block_bytes` bytes each.
 __device__ __forceinline__ void load_rows(uint32_t to, const Mapped& tensor, uint32_t bar,
-                                          int box_bytes, Coordinates c, int first_block = 0) {
-  if (tensor.in_blocks) {
-    c.block = first_block;
-  } else {
-    c.x = first_block * 64;
-  }
+                                          int block_bytes, Coordinates c, int first = 0,
+                                          int blocks = 1) {
 #pragma unroll 1
-  for (int i = 0; i < tensor.boxes; ++i, c.x += 64) {
-    tma_load(to + i * box_bytes, &tensor.map, bar, c);
+  for (int i = 0; i < blocks; i += tensor.box_blocks) {
+    if (tensor.by_blocks) {
+      c.block = first + i;
+    } else {
+      c.x = (first + i) * 64;
+    }
+    tma_load(to + i * block_bytes, &tensor.map, bar, c);
   }
 }
 

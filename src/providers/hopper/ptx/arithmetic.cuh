@@ -20,6 +20,12 @@ __device__ __forceinline__ float exp2_in_order(float x) {
   return y;
 }
 
+__device__ __forceinline__ float reciprocal_fast(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 /// Two neighbours of a row, `low` at the lower address.
 template <class T>
 __device__ __forceinline__ uint32_t pack(float low, float high);
