@@ -40,8 +40,9 @@ bool aligned(const TensorView& view, int64_t bytes);
 /// Loads the kernel of pack_view ahead of its first launch, which may be captured.
 Status load_pack_view();
 
-/// Copies rows of a view of 16-bit elements, which may be paged, to the packed tensor [rows, heads, dim] at `to`, which is
-/// aligned to 16 bytes; with the opposite sign if `negated`. dim is a multiple of 8.
+/// Copies rows of a view of 16-bit elements, which may be paged, to the packed tensor [rows, heads,
+/// dim] at `to`, which is aligned to 16 bytes; with the opposite sign if `negated`. dim is a
+/// multiple of 8.
 Status pack_view(const TensorView& from, Range rows, void* to, bool negated, Stream stream);
 
 }  // namespace longspan::rows

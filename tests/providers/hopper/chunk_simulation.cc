@@ -23,7 +23,7 @@ class Simulation {
   Simulation(const TileProblem& problem, int64_t units) : problem_(problem), units_(units) {}
 
   void run(const std::vector<PlacedTile>& tiles) {
-    const Cut cut = cut_into_chunks(problem_, tiles, units_);
+    const Chunks cut = cut_into_chunks(problem_, tiles, units_);
     for (const Chunk& chunk : cut.chunks) {
       const Lists lists = make_lists(problem_, cut.parts[chunk.parts], chunk, 256);
       run_scores(lists, chunk);

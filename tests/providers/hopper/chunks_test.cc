@@ -37,7 +37,7 @@ TileProblem problem_of(int64_t rows_q, int64_t rows_k, int64_t heads, int64_t gr
 TEST(HopperChunks, OneChunkWhereAllFits) {
   const TileProblem p = problem_of(300, 500, 4, 2, true);
   const std::vector<PlacedTile> tiles = {placed(0, 300, 0, 500, kFull)};
-  const Cut cut = cut_into_chunks(p, tiles, 3 * 2 * 4);
+  const Chunks cut = cut_into_chunks(p, tiles, 3 * 2 * 4);
   ASSERT_EQ(cut.chunks.size(), 1u);
   EXPECT_EQ(cut.chunks[0], (Chunk{.key_heads = {0, 2}, .heads = {0, 4}}));
   EXPECT_EQ(units_of(cut.parts[0][0]), 6);
@@ -46,7 +46,7 @@ TEST(HopperChunks, OneChunkWhereAllFits) {
 TEST(HopperChunks, KeyHeadsThatFitTogether) {
   const TileProblem p = problem_of(300, 500, 12, 2, true);
   const std::vector<PlacedTile> tiles = {placed(0, 300, 0, 500, kFull)};
-  const Cut cut = cut_into_chunks(p, tiles, 6 * 2 * 4);  // four of six key heads
+  const Chunks cut = cut_into_chunks(p, tiles, 6 * 2 * 4);  // four of six key heads
   ASSERT_EQ(cut.chunks.size(), 2u);
   EXPECT_EQ(cut.chunks[1], (Chunk{.key_heads = {3, 6}, .heads = {6, 12}}));
   EXPECT_EQ(cut.parts.size(), 1u);
@@ -61,7 +61,7 @@ TEST(HopperChunks, CausalUnitsAreHalfOfThem) {
 TEST(HopperChunks, FourHeadsOf8192CausalTokens) {
   const TileProblem p = problem_of(8192, 8192, 16, 2, true);
   const std::vector<PlacedTile> tiles = {placed(0, 8192, 0, 8192, kCausal)};
-  const Cut cut = cut_into_chunks(p, tiles, backward_scratch(p).units);
+  const Chunks cut = cut_into_chunks(p, tiles, backward_scratch(p).units);
   ASSERT_EQ(cut.chunks.size(), 4u);
   EXPECT_EQ(cut.chunks[0], (Chunk{.key_heads = {0, 2}, .heads = {0, 4}}));
 }
@@ -129,7 +129,7 @@ TEST(HopperChunks, LongTiles) {
   const BackwardScratch scratch = backward_scratch(p);
   EXPECT_EQ(scratch.units, 4224);
   const std::vector<PlacedTile> full = {placed(0, 65536, 0, 65536, kFull)};
-  const Cut cut = cut_into_chunks(p, full, scratch.units);
+  const Chunks cut = cut_into_chunks(p, full, scratch.units);
   EXPECT_EQ(cut.parts.size(), 64u);
   EXPECT_EQ(cut.chunks.size(), 64u * 8);
   const std::vector<PlacedTile> window = {placed(0, 65536, 0, 65536, {-1024, 0})};

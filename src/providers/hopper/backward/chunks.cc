@@ -83,7 +83,7 @@ class Cutter {
     open_.push_back(part);
   }
 
-  Cut finish() {
+  Chunks finish() {
     close();
     return std::move(cut_);
   }
@@ -203,7 +203,7 @@ class Cutter {
   int64_t open_units_ = 0;
   ReadRows open_reads_;
   RowSet q_, k_;
-  Cut cut_;
+  Chunks cut_;
 };
 
 }  // namespace
@@ -270,7 +270,8 @@ Grid grid_of(int64_t units, int64_t group) {
 
 int64_t group_heads(const TileProblem& p) { return std::min(p.group, p.heads_q); }
 
-Cut cut_into_chunks(const TileProblem& problem, std::span<const PlacedTile> tiles, int64_t units) {
+Chunks cut_into_chunks(const TileProblem& problem, std::span<const PlacedTile> tiles,
+                       int64_t units) {
   Cutter cutter(problem, units);
   for (const PlacedTile& tile : tiles) cutter.add(tile);
   return cutter.finish();

@@ -24,7 +24,7 @@ using Parts = std::vector<Part>;
 
 /// One launch of each kernel.
 struct Chunk {
-  size_t parts = 0;  // index of Cut::parts
+  size_t parts = 0;  // index of Chunks::parts
   Range key_heads;
   Range heads;  // query heads, of these key heads
   // Whether the first, and the last, of the query heads of their key heads are among them.
@@ -33,7 +33,7 @@ struct Chunk {
 };
 
 /// Chunks in the order in which they must run.
-struct Cut {
+struct Chunks {
   std::vector<Parts> parts;
   std::vector<Chunk> chunks;
 };
@@ -71,6 +71,7 @@ int64_t group_heads(const TileProblem& problem);
 
 /// Chunks of at most `units` units each; at least 1. Tiles come one after the other where they
 /// share rows. Whole results have a chunk even for tiles without visible pairs.
-Cut cut_into_chunks(const TileProblem& problem, std::span<const PlacedTile> tiles, int64_t units);
+Chunks cut_into_chunks(const TileProblem& problem, std::span<const PlacedTile> tiles,
+                       int64_t units);
 
 }  // namespace longspan::hopper

@@ -72,7 +72,7 @@ Result<std::shared_ptr<const Staged>> BackwardPlan::stage(std::span<const Placed
   LONGSPAN_CHECK_OK(sm90::inside(problem_, tiles, "hopper"));
   auto staged = std::make_shared<StagedBackward>();
   staged->tiles.assign(tiles.begin(), tiles.end());
-  const Cut cut = cut_into_chunks(problem_, tiles, scratch_.units);
+  const Chunks cut = cut_into_chunks(problem_, tiles, scratch_.units);
   std::map<ListKey, StagedChunk> known;
   Lists all;
   for (const Chunk& chunk : cut.chunks) {

@@ -20,7 +20,7 @@ struct Mapped {
   CUtensorMap map;
   int32_t rows = 1;        // of a batch entry
   int32_t box_blocks = 1;  // blocks of 64 columns of a box
-  bool by_blocks = true;   // rows are whole blocks, at which boxes begin; else they begin at columns
+  bool by_blocks = true;  // rows are whole blocks, at which boxes begin; else they begin at columns
 };
 
 /// Score terms and largest logits; null or 0 where there are none.
