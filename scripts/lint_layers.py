@@ -26,6 +26,7 @@ ROWS = [
 PUBLIC_OWNER = {
     "status.h": "base",
     "decline.h": "base",
+    "loan.h": "base",
     "libraries.h": "base",
     "log.h": "base",
     "version.h": "base",

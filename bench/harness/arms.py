@@ -43,11 +43,13 @@ def longspan_flags(name):
         strategy, *rest = name.removeprefix("longspan:").split(":")
         if strategy not in STRATEGIES:
             raise UnknownArm(f"{name}: '{strategy}' is none of {', '.join(STRATEGIES)}")
-        if len(rest) > 2:
-            raise UnknownArm(f"{name}: nothing may follow the head slices")
+        if len(rest) > 3:
+            raise UnknownArm(f"{name}: nothing may follow the head slices and the provider")
         flags = ["--forward", strategy, "--backward", strategy]
-        for flag, value in zip(("--communicator", "--head-slices"), rest, strict=False):
-            flags += [flag, value] if value else []
+        flags += ["--communicator", rest[0]] if rest and rest[0] else []
+        for value in filter(None, rest[1:]):  # head slices, or a provider
+            flags += ["--head-slices", value] if value.isdigit() else ["--provider",
+                                                                       f"require:{value}"]
         return flags
     provider = name.split(":")[0]
     if provider == "prepared":  # ENGINE is what the problem's dims choose

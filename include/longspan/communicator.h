@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "longspan/loan.h"
 #include "longspan/status.h"
 #include "longspan/tensor.h"
 
@@ -27,7 +28,9 @@ struct Topology {
   static Topology blocks(int ranks, int nodes);
 };
 
-enum class TransferKind { kSend, kRecv };
+/// kLend and kBorrow: nothing is copied; kernels of the borrower read the lender's memory (see
+/// Communicator::lends).
+enum class TransferKind { kSend, kRecv, kLend, kBorrow };
 
 /// Tags above this one are reserved for the library's own messages.
 inline constexpr uint32_t kLargestTag = 0x7fffff00;
@@ -38,7 +41,7 @@ struct Transfer {
   TransferKind kind = TransferKind::kSend;
   int peer = 0;
   uint32_t tag = 0;
-  void* data = nullptr;  // a send does not change it
+  void* data = nullptr;  // a send and a loan do not change it; null for kBorrow
   size_t bytes = 0;
 };
 
@@ -84,6 +87,17 @@ class Communicator {
   /// As wait, but returns once `stream` goes on only after the transfers; the host may wait for a
   /// peer to queue its side, never for the device.
   virtual Status wait_on(Request request, Stream stream, std::chrono::milliseconds deadline);
+  /// Whether start_on takes loans: one request holds either those or messages. Lent data is ready
+  /// once the stream gets to start_on, and free once it goes on after wait_on. Between the two a
+  /// borrower asks for its loans and queues the kernel that reads them.
+  virtual bool lends() const { return false; }
+  /// Whether a loan of this memory can be given; else the error names the address and the remedy.
+  virtual Status lendable(const void* data);
+  /// The loans of a request in the order of its kBorrow transfers, once all lenders have queued
+  /// theirs. Where ranks share a device `stream` also waits for the lenders' data: a kernel that
+  /// waits would keep them from computing it. Valid until wait_on. Errors of wait.
+  virtual Result<std::span<const Loan>> loans_on(Request request, Stream stream,
+                                                 std::chrono::milliseconds deadline);
   /// A failure that was found while no call waited: a peer that died, gave up or did not come in
   /// time while the device worked on transfers. start_on and wait_on return it too. Cheap; may be
   /// asked from any thread.

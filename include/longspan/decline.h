@@ -35,6 +35,7 @@ enum class DeclineCode {
   kModification,
   kDeviceLengths,
   kDevice,
+  kPull,         // keys and values that a launch brings itself
   kNotPrepared,  // no build in the store; the detail has the command that makes one
   kNotBuilt,     // not compiled in; the detail names the CMake option
   kOff,          // barred by routing

@@ -79,6 +79,9 @@ struct Options {
   /// computed. At most kMostHeadSlices; 0: automatic, by modelled time on GPUs, 1 elsewhere.
   int head_slices = 0;
   bool require_fp32_partials = false;
+  /// Forward's all_gather pulls keys and values inside the launch that computes, where communicator
+  /// and provider can; else they are exchanged before.
+  bool pull = true;
   OutputFill output_fill = OutputFill::kElide;
   std::vector<Promise> promises;  // beyond those that problems make
   GuardPolicy guards = GuardPolicy::kReport;

@@ -41,6 +41,7 @@ struct PlanRecord {
   PartitionKind partition = PartitionKind::kContiguous;
   int head_slices = 1;
   bool require_fp32_partials = false;
+  bool pulls = false;  // forward's launch brings keys and values itself (Setting::pulls)
   std::vector<Promise> promises;
   GuardPolicy guards = GuardPolicy::kReport;
   RecordedDirection forward;
@@ -64,6 +65,7 @@ struct PlanParts {
   const Device& device;
   const Options& options;
   const Explanation& explanation;
+  bool pulls = false;
   uint64_t forward_hash = 0;   // hash_schedule of rank 0
   uint64_t backward_hash = 0;  // unused where explanation.forward_only
 };
@@ -81,6 +83,9 @@ struct Choice {
 /// The recorded choice. Searches nothing and asks no other provider. invalid_argument names what
 /// differs here from where the plan was recorded: device, ranks and nodes, identity of a provider.
 Result<Choice> settle(const PlanRecord& record, const Topology& topology, const Device& device);
+
+/// Whether a communicator lends where the plan pulls; else invalid_argument.
+Status check_loans(const PlanRecord& record, const Communicator& communicator);
 
 /// Whether a direction's schedule of rank 0, of this hash, is the recorded one; else
 /// invalid_argument.

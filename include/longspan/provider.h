@@ -11,6 +11,7 @@
 
 #include "longspan/decline.h"
 #include "longspan/device.h"
+#include "longspan/loan.h"
 #include "longspan/mask.h"
 #include "longspan/problem.h"
 #include "longspan/status.h"
@@ -99,6 +100,25 @@ class Staged {
   virtual ~Staged() = default;
 };
 
+/// In the place of a lender: this rank itself.
+inline constexpr int kOwnRows = -1;
+
+/// Rows [dst_row, dst_row + rows) of gathered keys and values, and whose they are: rows from
+/// src_row on of a lender's tensors, or of this rank's own.
+struct Pull {
+  int lender = kOwnRows;
+  int64_t src_row = 0;
+  int64_t dst_row = 0;
+  int64_t rows = 0;
+  bool operator==(const Pull&) const = default;
+};
+
+/// Where the rows of a list of pulls are.
+struct PulledKeys {
+  TensorView k, v;              // own ones, [rows, heads, dim] without gaps
+  std::span<const Loan> loans;  // of each lender k and v, without gaps as well
+};
+
 /// O and LSE are carried: on entry the normalised result of all keys seen so far (O = 0 and
 /// LSE = -inf when none), on return that of those and the tiles' keys. Rows of no tile stay as they
 /// are; several tiles may touch a row and are applied in the order given.
@@ -121,6 +141,10 @@ struct ForwardTiles {
   /// Features::device_lengths: of each sequence that tiles name. Tokens of tiles at or beyond them
   /// are not there: their rows are never read as values, and stay as they are.
   ActualLengths lengths = {};
+  /// Keys and values are not there yet: the launch brings the rows that stage_pulled() was told of,
+  /// computes with what has arrived, and sets the words of all loans when it has read them. Own
+  /// rows may be read where they are. k and v are memory for the gathered rows.
+  const PulledKeys* pulled = nullptr;
 };
 
 /// Adds the tiles' gradients to dq, dk and dv. delta = rowsum(dout * o), o and lse are those of the
@@ -152,6 +176,10 @@ class Plan {
   virtual Result<std::shared_ptr<const Staged>> stage(std::span<const PlacedTile>) const {
     return std::shared_ptr<const Staged>();
   }
+  /// As stage(), for calls that bring keys and values themselves. Every gathered row that a tile
+  /// names lies in one pull.
+  virtual Result<std::shared_ptr<const Staged>> stage_pulled(std::span<const PlacedTile> tiles,
+                                                             std::span<const Pull> pulls) const;
   /// invalid_argument when a view or the workspace does not fit what was prepared.
   virtual Status forward(const ForwardTiles& tiles, Workspace workspace) const = 0;
   virtual Status backward(const BackwardTiles& tiles, Workspace workspace) const = 0;
@@ -172,6 +200,9 @@ class Provider {
   virtual Verdict consider(const TileProblem& problem, const Device& device) const = 0;
   virtual Result<std::shared_ptr<const Plan>> prepare(const TileProblem& problem,
                                                       const Device& device) const = 0;
+  /// Whether plans of a problem that consider() offers bring keys and values themselves, of up to
+  /// kMostLenders ranks. Cheap and pure.
+  virtual Verdict consider_pulls(const TileProblem& problem, const Device& device) const;
 };
 
 /// All providers, best first, the reference last.

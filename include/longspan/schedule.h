@@ -33,6 +33,10 @@ enum class StepKind {
   kSink,            // the sink logit enters O and LSE
   kSinkGradient,    // dsink of the rows, from LSE and delta
   kFill,            // writes 0, or -inf into lse and max_logit
+  kLend,            // copies own keys and values to where peers read them; without effect where
+                    // the tensors themselves can be lent
+  kPull,            // lent keys and values of peers and of this rank, in order of the tokens: the
+                    // attend step that reads them brings them itself
 };
 
 /// Compute steps of one queue run in the order of the list; those of different queues at any time
@@ -44,8 +48,8 @@ std::string_view name(StepKind kind);  // "attend", "attend_backward", ...
 std::string_view name(Lane lane);
 
 /// Which memory a buffer lies in: tensors of the call, buffers that forward keeps for backward
-/// (both the caller's), or the workspace.
-enum class Space { kOperand, kSaved, kWorkspace };
+/// (both the caller's), the workspace, or a peer's workspace: what it lends.
+enum class Space { kOperand, kSaved, kWorkspace, kPeer };
 
 /// What the rows of a buffer are. Gradients and O may be partial results in accumulator type.
 /// max_logit has one row, which belongs to no token.
@@ -53,6 +57,8 @@ enum class Quantity { kQ, kK, kV, kO, kLse, kMaxLogit, kDout, kDelta, kDq, kDk, 
 
 std::string_view name(Space space);
 std::string_view name(Quantity quantity);  // "q", "k", ..., "lse", "dout", "delta", "dq", ...
+
+inline constexpr int32_t kNone = -1;
 
 /// [rows, heads, dim] of one type. Workspace buffers are contiguous at `offset`; two of them may
 /// share bytes when all uses of the one are done before the first use of the other.
@@ -66,6 +72,7 @@ struct Buffer {
   int64_t dim = 0;
   int64_t offset = 0;      // bytes into the workspace
   int64_t head_begin = 0;  // first head held, of the problem's heads
+  int peer = kNone;        // of kPeer: whose
   std::vector<Run> runs;   // which tokens the rows hold; rows of no run hold nothing
 
   int64_t bytes() const { return rows * heads * dim * size_of(dtype); }
@@ -73,7 +80,6 @@ struct Buffer {
 
 using BufferId = int32_t;  // index into Schedule::buffers
 using StepId = int32_t;    // index into Schedule::steps
-inline constexpr int32_t kNone = -1;
 
 /// Rows src_row + i * src_step to rows dst_row + i * dst_step, i in [0, rows), for `heads` heads.
 struct Copy {
@@ -124,9 +130,11 @@ struct Step {
                                                      // (backward: o where delta is absent)
   BufferId max_logit = kNone;                        // attend, where it is asked for
   BufferId dout = kNone, delta = kNone, dq = kNone;  // backward, delta
-  std::vector<Copy> copies;       // pack, unpack, accumulate; delta: src o (and dout), dst delta
+  std::vector<Copy> copies;       // pack, unpack, accumulate, lend, pull; delta: src o (and dout),
+                                  // dst delta
   std::vector<Fill> fills;        // sinks: the rows of lse (o and delta have the same)
   std::vector<Message> messages;  // transfer steps
+  std::vector<int> readers;       // pull: ranks that pull from this one
 };
 
 struct Schedule {
@@ -141,6 +149,7 @@ struct Schedule {
   int64_t scratch_bytes = 0;  // of the provider, on top, for each queue: known once the engine has
                               // prepared a plan
 
+  /// Pulled bytes count where they are pulled.
   int64_t bytes_sent() const;
   /// Counted FLOPs of this rank's tiles (CONVENTIONS: forward 2 (dim + dim_v), backward
   /// 2 (3 dim + 2 dim_v) per visible pair and query head).
@@ -163,6 +172,8 @@ struct Setting {
   std::string backward;
   /// Attend steps may write results instead of adding to them (Features::whole).
   bool whole = false;
+  /// Forward's all_gather may pull: the communicator lends, and one provider pulls.
+  bool pulls = false;
   /// Exchanges of heads run in this many slices where the heads divide, so that one slice moves
   /// while another is computed.
   int head_slices = 1;

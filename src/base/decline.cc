@@ -31,6 +31,7 @@ std::string_view name(DeclineCode code) {
     case DeclineCode::kModification: return "modification";
     case DeclineCode::kDeviceLengths: return "device_lengths";
     case DeclineCode::kDevice: return "device";
+    case DeclineCode::kPull: return "pull";
     case DeclineCode::kNotPrepared: return "not_prepared";
     case DeclineCode::kNotBuilt: return "not_built";
     case DeclineCode::kOff: return "off";

@@ -14,7 +14,9 @@ inline constexpr uint32_t kExchangeTag = kLargestTag + 1;
 /// Agreement of all ranks before a communicator is split.
 inline constexpr std::chrono::milliseconds kSplitDeadline{60000};
 
-/// invalid_argument for a peer outside [0, size), a reserved tag, or bytes without memory.
-Status check_transfers(std::span<const Transfer> transfers, int size, const char* where);
+/// invalid_argument for a peer outside [0, size), a reserved tag, or bytes without memory;
+/// unsupported for loans unless the communicator `lends`.
+Status check_transfers(std::span<const Transfer> transfers, int size, const char* where,
+                       bool lends = false);
 
 }  // namespace longspan::comm

@@ -49,4 +49,12 @@ Status Communicator::wait_on(Request, Stream, std::chrono::milliseconds) {
                "comm"};
 }
 
+Status Communicator::lendable(const void*) {
+  return Error{ErrorCode::kUnsupported, std::string(name()) + " has no loans; use peer", "comm"};
+}
+
+Result<std::span<const Loan>> Communicator::loans_on(Request, Stream, std::chrono::milliseconds) {
+  return Error{ErrorCode::kUnsupported, std::string(name()) + " has no loans; use peer", "comm"};
+}
+
 }  // namespace longspan

@@ -3,6 +3,8 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
+#include <cstring>
+
 namespace longspan::cuda {
 namespace {
 
@@ -98,6 +100,16 @@ bool Event::reached() const {
   return false;
 }
 
+std::shared_ptr<void> filled_host_memory(int value, size_t bytes) {
+  void* data = nullptr;
+  if (cudaHostAlloc(&data, bytes, cudaHostAllocDefault) != cudaSuccess) {
+    cudaGetLastError();  // no error is left behind
+    return nullptr;
+  }
+  std::memset(data, value, bytes);
+  return {data, [](void* memory) { cudaFreeHost(memory); }};
+}
+
 Status copy(void* to, const void* from, size_t bytes) {
   if (bytes == 0) return {};
   LONGSPAN_CHECK_OK(status(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), "copying"));
@@ -116,6 +128,18 @@ Status copy_on_device(void* to, const void* from, size_t bytes, Stream stream) {
   if (bytes == 0) return {};
   return status(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, native(stream)),
                 "copying between ranks");
+}
+
+Result<uint64_t> bus_address(int ordinal) {
+  uint64_t address = 0;
+  for (const cudaDeviceAttr part :
+       {cudaDevAttrPciDomainId, cudaDevAttrPciBusId, cudaDevAttrPciDeviceId}) {
+    int value = 0;
+    LONGSPAN_CHECK_OK(status(cudaDeviceGetAttribute(&value, part, ordinal),
+                             fmt::format("looking where device {} is", ordinal)));
+    address = address << 16 | static_cast<uint16_t>(value);
+  }
+  return address;
 }
 
 Status enable_peer(int from, int to) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string_view>
 #include <utility>
 
@@ -101,6 +102,9 @@ class Event {
   void* handle_ = nullptr;
 };
 
+/// Host memory that copy engines read, filled with `value`; null where there is none to be had.
+std::shared_ptr<void> filled_host_memory(int value, size_t bytes);
+
 /// Complete on return; either side may be the host's memory or a device's.
 Status copy(void* to, const void* from, size_t bytes);
 /// Complete on return.
@@ -110,6 +114,8 @@ Status copy_on_device(void* to, const void* from, size_t bytes, Stream stream);
 /// Lets kernels and copies of device `from` reach memory of device `to`.
 Status enable_peer(int from, int to);
 Status synchronize(Stream stream);
+/// Which of the machine's devices it is: the same number in every process.
+Result<uint64_t> bus_address(int ordinal);
 /// Everything queued on the current device, by anybody.
 Status synchronize_device();
 /// Sets every byte, in stream order.

@@ -55,6 +55,7 @@ void add(Hash& hash, const Step& step) {
     hash.words(m.kind, m.peer, m.tag, m.offset, m.bytes);
     for (const BufferId id : m.buffers) hash.word(static_cast<uint64_t>(id));
   }
+  for (const int rank : step.readers) hash.word(static_cast<uint64_t>(rank));
 }
 
 /// Every cold call compares it; that of the library is written once.
@@ -76,6 +77,7 @@ uint64_t hash_schedule(const Schedule& schedule) {
   hash.bytes(schedule.strategy);
   for (const Buffer& b : schedule.buffers) {
     hash.words(b.space, b.quantity, b.dtype, b.rows, b.heads, b.dim, b.offset, b.head_begin);
+    if (b.space == Space::kPeer) hash.word(static_cast<uint64_t>(b.peer));
     add(hash, b.runs);
   }
   for (const Step& step : schedule.steps) add(hash, step);
@@ -133,6 +135,7 @@ std::vector<Fact> facts(const Problem& problem, const Options& options, const To
   text("backward strategy", options.backward.strategy);
   text("partition", options.partition);
   fact("head_slices", options.head_slices);
+  fact("pull", options.pull);
   const auto routing = [](const Routing& r) {
     return fmt::format("{}:{}", static_cast<int>(r.mode), r.provider);
   };

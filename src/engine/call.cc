@@ -20,6 +20,7 @@ Result<PlanRecord> PreparedCall::record() const {
                       .device = parts_.device,
                       .options = parts_.options,
                       .explanation = parts_.explanation,
+                      .pulls = parts_.setting.pulls,
                       .forward_hash = prepared(Direction::kForward).first_hash,
                       .backward_hash = prepared(Direction::kBackward).first_hash});
 }

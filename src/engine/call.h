@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/output_fills.h"
+#include "engine/pulling.h"
 #include "engine/row_program.h"
 #include "guard/guard.h"
 #include "longspan/engine.h"
@@ -22,6 +23,7 @@ struct Prepared {
   std::shared_ptr<const RowProgram> rows;             // null where a direction is not prepared
   std::shared_ptr<const OutputFills> fills;           // null where they are elided
   std::vector<bool> awaited;                          // awaited_elsewhere(schedule)
+  Pulling pulling;                                    // pulling_of(schedule)
   /// Of the schedule, the plan once a queue, then the guard: multiples of kWorkspaceAlignment each.
   size_t workspace_bytes = 0;
   uint64_t first_hash = 0;   // of rank 0's schedule: equal on every rank

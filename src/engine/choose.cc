@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include "engine/pulling.h"
 #include "guard/predicate.h"
 #include "longspan/routing_table.h"
 #include "plan/select.h"
@@ -246,7 +247,7 @@ Result<Setting> make_setting(const Problem& problem, const Topology& topology, c
 }
 
 Result<Choice> choose(const Problem& problem, const Topology& topology, const Device& device,
-                      const Options& options, PlanCache& cache) {
+                      const Options& options, PlanCache& cache, bool lends) {
   Choice choice;
   Explanation& explanation = choice.explanation;
   Setting& setting = choice.setting;
@@ -264,6 +265,7 @@ Result<Choice> choose(const Problem& problem, const Topology& topology, const De
   setting.backward = explanation.forward_only ? kNoStrategy : explanation.backward.strategy->name;
   LONGSPAN_CHECK_OK(
       choose_provider(setting, Direction::kForward, device, options, cache, explanation.forward));
+  if (lends && options.pull) LONGSPAN_CHECK_OK(choose_pulls(setting, device, explanation.forward));
   if (explanation.forward_only) return choice;
   LONGSPAN_CHECK_OK(
       choose_provider(setting, Direction::kBackward, device, options, cache, explanation.backward));

@@ -9,9 +9,10 @@
 
 namespace longspan {
 
-/// Pure but for the cache: equal arguments give equal choices on every rank.
+/// Pure but for the cache: equal arguments give equal choices on every rank. `lends`:
+/// Communicator::lends().
 Result<Choice> choose(const Problem& problem, const Topology& topology, const Device& device,
-                      const Options& options, PlanCache& cache);
+                      const Options& options, PlanCache& cache, bool lends = false);
 
 /// The one that the options name, or the library's own; never null.
 std::shared_ptr<const RoutingTable> routing_table(const Options& options);

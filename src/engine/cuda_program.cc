@@ -55,6 +55,7 @@ struct Tables {
 };
 
 Result<Tables> tables_of(const Schedule& schedule, const Step& step) {
+  if (step.kind == StepKind::kPull) return Tables();  // attend's
   std::vector<RowItem> rows;
   std::vector<RowItem> lowest;
   for (const Copy& copy : step.copies) rows.push_back(item_of(copy));
@@ -96,6 +97,7 @@ class CudaProgram final : public RowProgram {
         return tables.lowest.run(RowOp::kLowest, views, {}, 0, stream);
       case StepKind::kAccumulate: return rows(RowOp::kAdd);
       case StepKind::kMaximum: return rows(RowOp::kMax);
+      case StepKind::kLend:
       case StepKind::kPack:
       case StepKind::kUnpack: return rows(RowOp::kCopy);
       case StepKind::kSink:

@@ -118,10 +118,11 @@ Result<std::shared_ptr<const PreparedCall>> EngineImpl::build(const Wanted& want
   Choice choice;
   if (wanted.record) {
     LONGSPAN_TRY(choice, settle(*wanted.record, topology, device_));
+    LONGSPAN_CHECK_OK(check_loans(*wanted.record, *communicator_));
   } else {
     ++counters_.selections;
-    LONGSPAN_TRY(choice,
-                 choose(wanted.problem, topology, device_, wanted.options, *options_.plans));
+    LONGSPAN_TRY(choice, choose(wanted.problem, topology, device_, wanted.options, *options_.plans,
+                                communicator_->lends()));
   }
   if (!choice.explanation.ok()) {
     return Error{ErrorCode::kUnsupported, choice.explanation.text(), "selection"};
@@ -211,6 +212,7 @@ Status EngineImpl::run(const Prepared& prepared, const Task& task) {
                                    .rows = *prepared.rows,
                                    .staged = prepared.staged,
                                    .awaited = prepared.awaited,
+                                   .pulling = prepared.pulling,
                                    .stream = task.stream,
                                    .deadline = options_.deadline}));
   (prepared.schedule.direction == Direction::kForward ? counters_.bytes_sent_forward

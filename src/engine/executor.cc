@@ -39,6 +39,7 @@ void Executor::bind_buffers(const Execution& x) {
         views_.push_back(packed_view(at_offset(x.workspace, buffer.offset), buffer.dtype,
                                      buffer.rows, buffer.heads, buffer.dim));
         break;
+      case Space::kPeer: views_.emplace_back(); break;
     }
   }
 }
@@ -46,6 +47,7 @@ void Executor::bind_buffers(const Execution& x) {
 Status Executor::run(const Execution& x) {
   bind_buffers(x);
   part_ = 0;
+  lent_ = {};
   LONGSPAN_CHECK_OK(x.rows.clear(x.sides.dsink, x.stream));
   LONGSPAN_CHECK_OK(x.rows.clear(x.sides.dbias, x.stream));
   requests_.assign(x.schedule.steps.size(), Request{});
@@ -110,7 +112,13 @@ Status Executor::attend(const Execution& x, const Step& step) {
   ScoreTerms terms = x.sides.terms;
   terms.head_begin = x.schedule.buffers[static_cast<size_t>(step.q)].head_begin;
   for (const Part& part : step.parts) {
-    if (part.after != kNone) LONGSPAN_CHECK_OK(wait_for(x, part.after, step.queue));
+    const bool pulls = part.after != kNone && part.after == x.pulling.step;
+    PulledKeys keys;
+    if (pulls) {
+      LONGSPAN_TRY(keys, borrow(x, step.queue));
+    } else if (part.after != kNone) {
+      LONGSPAN_CHECK_OK(wait_for(x, part.after, step.queue));
+    }
     ++attend_launches_;
     const Staged* const staged = x.staged[part_++].get();
     if (step.kind == StepKind::kAttend) {
@@ -125,7 +133,8 @@ Status Executor::attend(const Execution& x, const Step& step) {
                                          .max_logit = view_or_none(step.max_logit),
                                          .stream = stream,
                                          .staged = staged,
-                                         .lengths = x.sides.lengths},
+                                         .lengths = x.sides.lengths,
+                                         .pulled = pulls ? &keys : nullptr},
                                         scratch));
       continue;
     }
@@ -153,6 +162,8 @@ Status Executor::attend(const Execution& x, const Step& step) {
 
 Status Executor::run_step(const Execution& x, const Step& step, StepId id) {
   for (const StepId earlier : step.after) LONGSPAN_CHECK_OK(wait_for(x, earlier, step.queue));
+  if (step.kind == StepKind::kLend) return lend(x, step, id);
+  if (step.kind == StepKind::kPull) return post_loans(x, step, id);
   if (step.lane == Lane::kTransfer) return post(x, step, id);
   if (step.kind == StepKind::kAttend || step.kind == StepKind::kAttendBackward) {
     return attend(x, step);

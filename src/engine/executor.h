@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/pulling.h"
 #include "engine/queues.h"
 #include "engine/row_program.h"
 #include "longspan/communicator.h"
@@ -43,6 +44,7 @@ struct Execution {
   const RowProgram& rows;
   std::span<const std::shared_ptr<const Staged>> staged;  // per part of the attend steps, in order
   const std::vector<bool>& awaited;                       // awaited_elsewhere(schedule)
+  const Pulling& pulling;                                 // pulling_of(schedule)
   Stream stream;
   std::chrono::milliseconds deadline;
 };
@@ -66,6 +68,11 @@ class Executor {
   Status wait_for(const Execution& execution, StepId id, int queue);
   Status mark(const Execution& execution, StepId id, int queue);
   Status attend(const Execution& execution, const Step& step);
+  /// What peers read: the tensors themselves, or where that cannot be their copies.
+  Status lend(const Execution& execution, const Step& step, StepId id);
+  Status post_loans(const Execution& execution, const Step& step, StepId id);
+  /// Keys and values for an attend step that pulls, once all lenders have queued their loans.
+  Result<PulledKeys> borrow(const Execution& execution, int queue);
   void bind_buffers(const Execution& execution);
   const TensorView& view(BufferId id) const { return views_[static_cast<size_t>(id)]; }
   TensorView view_or_none(BufferId id) const { return id == kNone ? TensorView() : view(id); }
@@ -75,6 +82,7 @@ class Executor {
   std::vector<TensorView> views_;    // per buffer
   std::vector<Request> requests_;    // per step; id -1 when not in flight
   std::vector<Transfer> transfers_;  // of the step being posted
+  std::array<TensorView, 2> lent_;   // K and V
   size_t part_ = 0;                  // parts attended in this run
   int64_t attend_launches_ = 0;
   int64_t fill_steps_ = 0;

@@ -47,6 +47,7 @@ class HostProgram final : public RowProgram {
       case StepKind::kMaximum:
         for (const Copy& c : step.copies) max_rows(view(c.src), view(c.dst), c, *workers_);
         return {};
+      case StepKind::kLend:
       case StepKind::kPack:
       case StepKind::kUnpack:
         for (const Copy& c : step.copies) copy_rows(view(c.src), view(c.dst), c, *workers_);

@@ -51,9 +51,13 @@ Result<Prepared> prepare_direction(const Setting& setting, Direction direction,
     prepared.schedule.scratch_bytes = static_cast<int64_t>(scratch);
     prepared.workspace_bytes += static_cast<size_t>(prepared.schedule.queues()) * scratch;
   }
+  prepared.pulling = pulling_of(prepared.schedule);
   for (const Step& step : prepared.schedule.steps) {
     for (const Part& part : step.parts) {
-      LONGSPAN_TRY(prepared.staged.emplace_back(), prepared.plan->stage(part.tiles));
+      const bool pulled = part.after != kNone && part.after == prepared.pulling.step;
+      LONGSPAN_TRY(prepared.staged.emplace_back(),
+                   pulled ? prepared.plan->stage_pulled(part.tiles, prepared.pulling.pulls)
+                          : prepared.plan->stage(part.tiles));
     }
   }
   prepared.awaited = awaited_elsewhere(prepared.schedule);

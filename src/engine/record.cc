@@ -137,6 +137,7 @@ Result<PlanRecord> make_record(const PlanParts& parts) {
                     .partition = parts.explanation.partition,
                     .head_slices = parts.explanation.head_slices,
                     .require_fp32_partials = parts.options.require_fp32_partials,
+                    .pulls = parts.pulls,
                     .promises = parts.options.promises,
                     .guards = parts.options.guards,
                     .forward = {},
@@ -163,6 +164,11 @@ Result<Options> options_with(const PlanRecord& record, Options mine) {
                                  standard.require_fp32_partials, record.require_fp32_partials));
   LONGSPAN_CHECK_OK(check_option("promises", list(mine.promises), list(standard.promises),
                                  list(record.promises)));
+  if (!mine.pull && record.pulls) {
+    return invalid(
+        "pull is false here and the plan pulls; leave it at true to load this plan, or "
+        "prepare the problem anew");
+  }
   LONGSPAN_CHECK_OK(
       check_option("guards", name(mine.guards), name(standard.guards), name(record.guards)));
   mine.forward.strategy = record.forward.strategy;
@@ -172,6 +178,7 @@ Result<Options> options_with(const PlanRecord& record, Options mine) {
   mine.partition = name(record.partition);
   mine.head_slices = record.head_slices;
   mine.require_fp32_partials = record.require_fp32_partials;
+  mine.pull = record.pulls;
   mine.promises = record.promises;
   mine.guards = record.guards;
   return mine;
@@ -185,6 +192,7 @@ Result<Choice> settle(const PlanRecord& record, const Topology& topology, const 
   LONGSPAN_TRY(choice.setting, make_setting(problem, topology, device, options));
   choice.setting.forward = options.forward.strategy;
   choice.setting.backward = options.backward.strategy;
+  choice.setting.pulls = record.pulls;
   Explanation& explanation = choice.explanation;
   explanation.partition = record.partition;
   explanation.partition_reason = kReason;
@@ -196,6 +204,14 @@ Result<Choice> settle(const PlanRecord& record, const Topology& topology, const 
   LONGSPAN_TRY(explanation.backward,
                settle_direction(*record.backward, choice.setting, Direction::kBackward, device));
   return choice;
+}
+
+Status check_loans(const PlanRecord& record, const Communicator& communicator) {
+  if (!record.pulls || communicator.lends()) return {};
+  return invalid(
+      fmt::format("the plan pulls keys from memory of peers, and communicator {} lends none: use "
+                  "peer, or record it here",
+                  communicator.name()));
 }
 
 Status check_hash(const PlanRecord& record, Direction direction, uint64_t hash) {

@@ -262,4 +262,18 @@ Status fits(Workspace workspace, size_t needed) {
   return {};
 }
 
+Verdict Provider::consider_pulls(const TileProblem&, const Device&) const {
+  return Decline{
+      DeclineCode::kPull,
+      fmt::format("{} computes keys and values that are there; hopper can pull them from "
+                  "other ranks while it computes",
+                  name())};
+}
+
+Result<std::shared_ptr<const Staged>> Plan::stage_pulled(std::span<const PlacedTile>,
+                                                         std::span<const Pull>) const {
+  return Error{ErrorCode::kUnsupported, "this plan pulls no keys: ask consider_pulls() first",
+               "provider"};
+}
+
 }  // namespace longspan

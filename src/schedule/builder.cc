@@ -205,6 +205,21 @@ void Builder::transfer(StepKind kind, std::vector<Message> messages) {
   push(std::move(step));
 }
 
+void Builder::pull(std::vector<Copy> copies, const std::vector<BufferId>& lent,
+                   std::vector<int> readers) {
+  compact(copies);
+  if (copies.empty() && readers.empty()) return;
+  Step step{.kind = StepKind::kPull, .lane = Lane::kTransfer};
+  for (const BufferId id : lent) access(step, id, false);
+  for (const Copy& c : copies) {
+    access(step, c.src, false);
+    access(step, c.dst, true);
+  }
+  step.copies = std::move(copies);
+  step.readers = std::move(readers);
+  push(std::move(step));
+}
+
 void Builder::attend(Step step) {
   std::erase_if(step.parts, [](const Part& p) { return p.tiles.empty(); });
   if (step.parts.empty()) return;

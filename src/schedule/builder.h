@@ -46,6 +46,8 @@ class Builder {
   void sink(BufferId o, BufferId lse, std::vector<Fill> rows);
   void sink_gradient(BufferId lse, BufferId delta, std::vector<Fill> rows);
   void transfer(StepKind kind, std::vector<Message> messages);
+  /// `lent`: buffers that `readers` read; copies may read them, too.
+  void pull(std::vector<Copy> copies, const std::vector<BufferId>& lent, std::vector<int> readers);
   void attend(Step step);
 
   /// Resolves offsets. `tiles` says what the attend steps ask of a provider.

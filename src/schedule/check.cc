@@ -86,6 +86,7 @@ Status check(const Setting& setting, std::span<const Schedule> schedules) {
   }
   LONGSPAN_CHECK_OK(proof::check_messages(schedules));
   LONGSPAN_CHECK_OK(proof::check_in_order(schedules));
+  LONGSPAN_CHECK_OK(proof::check_pulls(setting, schedules));
   return proof::check_coverage(setting, schedules);
 }
 

@@ -114,6 +114,8 @@ Status check_messages(std::span<const Schedule> schedules);
 /// one after the other in the order of the list, carry them without a deadlock. So then does every
 /// other communicator.
 Status check_in_order(std::span<const Schedule> schedules);
+/// All ranks: who pulls from a rank is a reader there, and what it reads needs no transfer.
+Status check_pulls(const Setting& setting, std::span<const Schedule> schedules);
 /// All ranks: the tiles are every visible pair of every head exactly once.
 Status check_coverage(const Setting& setting, std::span<const Schedule> schedules);
 

@@ -131,6 +131,22 @@ bool same_tokens(const std::vector<Run>& a, const std::vector<Run>& b) {
   }
 }
 
+/// What a peer lends is its whole shard of keys or values.
+Status check_lent(const Setting& setting, const Schedule& schedule, BufferId id) {
+  const Buffer& buffer = buffer_of(schedule, id);
+  if (buffer.space != Space::kPeer) return {};
+  const bool peer =
+      buffer.peer >= 0 && buffer.peer < schedule.ranks && buffer.peer != schedule.rank;
+  if (!peer) return defect(schedule, kNone, id, fmt::format("is of no peer ({})", buffer.peer));
+  if (buffer.quantity != Quantity::kK && buffer.quantity != Quantity::kV) {
+    return defect(schedule, kNone, id, fmt::format("{} is not lent", name(buffer.quantity)));
+  }
+  const Shard& shard = setting.partition.k(buffer.peer);
+  const bool whole = buffer.rows == shard.rows && buffer.heads == setting.problem.heads_kv;
+  if (whole && same_tokens(buffer.runs, shard.runs)) return {};
+  return defect(schedule, kNone, id, fmt::format("is not what rank {} lends", buffer.peer));
+}
+
 /// A tensor of the call is the rank's whole shard.
 Status check_operand(const Setting& setting, const Schedule& schedule, BufferId id) {
   const Buffer& buffer = buffer_of(schedule, id);
@@ -209,6 +225,7 @@ Status check_buffers(const Setting& setting, const Schedule& schedule) {
     LONGSPAN_CHECK_OK(check_shape(setting, schedule, id));
     LONGSPAN_CHECK_OK(check_runs(setting, schedule, id));
     LONGSPAN_CHECK_OK(check_operand(setting, schedule, id));
+    LONGSPAN_CHECK_OK(check_lent(setting, schedule, id));
   }
   LONGSPAN_CHECK_OK(check_unique(schedule));
   return check_outputs(setting, schedule);

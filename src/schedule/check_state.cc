@@ -22,7 +22,7 @@ RowStates::RowStates(const Schedule& schedule, const Order& order, BufferId id)
   sums_ = is_accumulated(schedule.direction, buffer_.quantity);
   output_ = is_output(schedule.direction, buffer_);
   const bool kept = buffer_.space == Space::kSaved && schedule.direction == Direction::kBackward;
-  input_ = (buffer_.space == Space::kOperand && !output_) || kept;
+  input_ = (buffer_.space == Space::kOperand && !output_) || kept || buffer_.space == Space::kPeer;
   heads_ = {0};
   if (buffer_.heads > 0) heads_.push_back(buffer_.heads);
 }

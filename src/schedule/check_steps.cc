@@ -9,12 +9,13 @@ namespace {
 
 bool is_transfer_kind(StepKind kind) {
   return kind == StepKind::kSendRecv || kind == StepKind::kAllGather ||
-         kind == StepKind::kReduceScatter || kind == StepKind::kAllToAll;
+         kind == StepKind::kReduceScatter || kind == StepKind::kAllToAll || kind == StepKind::kPull;
 }
 
 bool is_copy_kind(StepKind kind) {
   return kind == StepKind::kPack || kind == StepKind::kUnpack || kind == StepKind::kAccumulate ||
-         kind == StepKind::kDelta || kind == StepKind::kMaximum;
+         kind == StepKind::kDelta || kind == StepKind::kMaximum || kind == StepKind::kLend ||
+         kind == StepKind::kPull;
 }
 
 bool is_fill_kind(StepKind kind) {
@@ -57,8 +58,10 @@ class StepCheck {
       return fail(fmt::format("does not belong on the {} lane", name(step_.lane)));
     }
     const bool backward = schedule_.direction == Direction::kBackward;
+    const bool pulls = step_.kind == StepKind::kPull;
     const bool forward_kind = step_.kind == StepKind::kAttend || step_.kind == StepKind::kSink ||
-                              step_.kind == StepKind::kMaximum;
+                              step_.kind == StepKind::kMaximum || pulls ||
+                              step_.kind == StepKind::kLend;
     if (forward_kind && backward) return fail("forward work in backward");
     const bool backward_kind = step_.kind == StepKind::kAttendBackward ||
                                step_.kind == StepKind::kDelta ||
@@ -66,12 +69,14 @@ class StepCheck {
     if (backward_kind && !backward) return fail("backward work in forward");
     if (step_.queue < 0 || step_.queue >= kMostQueues) return fail("is on an unknown queue");
     if (step_.parts.empty() == is_attend(step_.kind)) return fail("parts belong to attend steps");
-    if (step_.copies.empty() == is_copy_kind(step_.kind))
+    if (step_.copies.empty() == is_copy_kind(step_.kind) && !(pulls && !step_.readers.empty())) {
       return fail("copies belong to copy steps");
+    }
     if (step_.fills.empty() == is_fill_kind(step_.kind)) {
       return fail("fills belong to fill and sink steps");
     }
-    if (step_.messages.empty() == transfer) return fail("messages belong to transfer steps");
+    if (step_.messages.empty() == (transfer && !pulls))
+      return fail("messages belong to transfer steps");
     if (step_.kind == StepKind::kSendRecv && step_.messages.size() > 2) {
       return fail(fmt::format("{} messages", step_.messages.size()));
     }

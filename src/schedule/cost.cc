@@ -128,6 +128,12 @@ class Simulation {
 
   void post(size_t rank, const Step& step) {
     const size_t index = walkers_[rank].step;
+    if (step.kind == StepKind::kPull) {  // beside what comes next
+      const double seconds = pull_seconds(schedules_[rank], step, rates_);
+      costs_[rank].spans[index] = {static_cast<StepId>(index), now_, now_ + seconds};
+      costs_[rank].transfer_seconds += seconds;
+      return;
+    }
     costs_[rank].spans[index].begin = kNotBegun;
     const size_t first = sides_.first(rank, index);
     for (size_t i = first; i < first + step.messages.size(); ++i) {

@@ -77,6 +77,7 @@ class Alone {
   void wait(StepId id) {
     if (id == kNone) return;
     const auto step = static_cast<size_t>(id);
+    if (schedule_.steps[step].kind == StepKind::kPull) return;
     for (size_t i = first_arrival_[step]; i < first_arrival_[step + 1]; ++i) begin(arrivals_[i]);
     now_ = std::max(now_, cost_.spans[step].end);
   }
@@ -97,7 +98,15 @@ class Alone {
     cost_.transfer_seconds += seconds;
   }
 
+  /// Beside what comes next.
+  void pull(size_t step) {
+    const double seconds = pull_seconds(schedule_, schedule_.steps[step], rates_);
+    cost_.spans[step] = {static_cast<StepId>(step), now_, now_ + seconds};
+    cost_.transfer_seconds += seconds;
+  }
+
   void post(size_t step) {
+    if (schedule_.steps[step].kind == StepKind::kPull) return pull(step);
     for (const Message& message : schedule_.steps[step].messages) {
       if (message.kind == TransferKind::kSend) carry(step, message, now_, send_free_);
     }

@@ -14,7 +14,7 @@ constexpr double kWidth = 1000;  // of the time axis
 constexpr double kTop = 76;
 constexpr double kLaneHeight = 16;
 constexpr double kRankHeight = 44;
-constexpr int kKinds = static_cast<int>(StepKind::kFill) + 1;
+constexpr int kKinds = static_cast<int>(StepKind::kPull) + 1;
 
 std::string_view colour(StepKind kind) {
   switch (kind) {
@@ -32,6 +32,8 @@ std::string_view colour(StepKind kind) {
     case StepKind::kSink:
     case StepKind::kSinkGradient: return "#38a169";
     case StepKind::kFill: return "#a0aec0";
+    case StepKind::kLend: return "#9ae6b4";
+    case StepKind::kPull: return "#d53f8c";
   }
   return "#000000";
 }

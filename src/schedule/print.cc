@@ -40,12 +40,17 @@ std::string list(std::vector<int> values) {
   return text.empty() ? "-" : text;
 }
 
-std::string peers(const Step& step) {
+std::string peers(const Schedule& schedule, const Step& step) {
   std::vector<int> to;
   std::vector<int> from;
   for (const Message& message : step.messages) {
     (message.kind == TransferKind::kSend ? to : from).push_back(message.peer);
   }
+  for (const Copy& copy : step.copies) {
+    const Buffer& source = schedule.buffers[static_cast<size_t>(copy.src)];
+    if (source.space == Space::kPeer) from.push_back(source.peer);
+  }
+  to.insert(to.end(), step.readers.begin(), step.readers.end());
   if (to.empty() && from.empty()) return "-";
   if (from.empty()) return "to " + list(to);
   if (to.empty()) return "from " + list(from);
@@ -111,12 +116,13 @@ std::string print(const Schedule& schedule) {
     size_t tiles = 0;
     for (const Part& part : step.parts) tiles += part.tiles.size();
     const bool carries = step.lane == Lane::kTransfer;
-    const int64_t bytes = carries ? bytes_carried(step) : bytes_touched(schedule, step);
-    text +=
-        fmt::format("{:>5}  {:<15}  {:<8}  {:<20}  {:>7}  {:>12}  {:>11}  {}\n", i, name(step.kind),
-                    lane_text(step), peers(step), tiles > 0 ? fmt::format("{}", tiles) : "-",
-                    tiles > 0 ? flops_text(flops(schedule, step)) : "-",
-                    bytes > 0 ? bytes_text(bytes) : "-", after(step));
+    const int64_t bytes = carries ? bytes_carried(step) + bytes_pulled(schedule, step)
+                                  : bytes_touched(schedule, step);
+    text += fmt::format("{:>5}  {:<15}  {:<8}  {:<20}  {:>7}  {:>12}  {:>11}  {}\n", i,
+                        name(step.kind), lane_text(step), peers(schedule, step),
+                        tiles > 0 ? fmt::format("{}", tiles) : "-",
+                        tiles > 0 ? flops_text(flops(schedule, step)) : "-",
+                        bytes > 0 ? bytes_text(bytes) : "-", after(step));
   }
   return text;
 }

@@ -20,6 +20,8 @@ std::string_view name(StepKind kind) {
     case StepKind::kSink: return "sink";
     case StepKind::kSinkGradient: return "sink_gradient";
     case StepKind::kFill: return "fill";
+    case StepKind::kLend: return "lend";
+    case StepKind::kPull: return "pull";
   }
   return "";
 }
@@ -31,6 +33,7 @@ std::string_view name(Space space) {
     case Space::kOperand: return "operand";
     case Space::kSaved: return "saved";
     case Space::kWorkspace: return "workspace";
+    case Space::kPeer: return "peer";
   }
   return "";
 }
@@ -58,6 +61,7 @@ int64_t Schedule::bytes_sent() const {
     for (const Message& message : step.messages) {
       if (message.kind == TransferKind::kSend) bytes += message.bytes;
     }
+    bytes += bytes_pulled(*this, step);
   }
   return bytes;
 }

@@ -67,6 +67,15 @@ int64_t bytes_carried(const Step& step) {
   return bytes;
 }
 
+int64_t bytes_pulled(const Schedule& schedule, const Step& step) {
+  int64_t bytes = 0;
+  for (const Copy& copy : step.copies) {
+    const Buffer& source = at(schedule, copy.src);
+    if (source.space == Space::kPeer) bytes += copy.rows * row_bytes(source, copy.heads);
+  }
+  return bytes;
+}
+
 int64_t saved_bytes(const Schedule& schedule) {
   int64_t bytes = 0;
   for (const Buffer& buffer : schedule.buffers) {
@@ -82,6 +91,10 @@ double message_seconds(const Message& message, int rank, const Topology& topolog
   const auto bytes = static_cast<double>(message.bytes);
   return near ? rates.node_latency + bytes / rates.node_bytes
               : rates.network_latency + bytes / rates.network_bytes;
+}
+
+double pull_seconds(const Schedule& schedule, const Step& step, const Rates& rates) {
+  return rates.node_latency + static_cast<double>(bytes_pulled(schedule, step)) / rates.node_bytes;
 }
 
 double step_seconds(const Schedule& schedule, const Step& step, const Rates& rates) {

@@ -21,12 +21,18 @@ int64_t bytes_touched(const Schedule& schedule, const Step& step);
 /// Bytes of all messages of a transfer step, both ways.
 int64_t bytes_carried(const Step& step);
 
+/// Bytes that a pull step brings from peers.
+int64_t bytes_pulled(const Schedule& schedule, const Step& step);
+
 /// Memory of the buffers that forward keeps for backward.
 int64_t saved_bytes(const Schedule& schedule);
 
 /// Seconds of a message between two ranks that have nothing else to do.
 double message_seconds(const Message& message, int rank, const Topology& topology,
                        const Rates& rates);
+
+/// Seconds of a pull, which runs beside the tiles that need it.
+double pull_seconds(const Schedule& schedule, const Step& step, const Rates& rates);
 
 /// Seconds of a compute step without parts.
 double step_seconds(const Schedule& schedule, const Step& step, const Rates& rates);

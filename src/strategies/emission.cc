@@ -37,7 +37,17 @@ HeadShare slice_of(const HeadShare& share, int64_t group, int slices, int index)
   return {begin * group, (begin + heads) * group, begin, begin + heads};
 }
 
+/// Stripes are left out: their queries and neighbouring keys have different strides.
+bool may_pull(const Emission& e) {
+  return e.setting.pulls && e.arrangement.gather && e.direction == Direction::kForward &&
+         e.arrangement.rings > 1 && e.setting.partition.kind() != PartitionKind::kStriped;
+}
+
 }  // namespace
+
+Rows all_keys(const Setting& setting) {
+  return merged_rows(setting.partition, SideOf::kKey, 0, setting.topology.ranks());
+}
 
 bool is_key_side(Quantity quantity) {
   return quantity == Quantity::kK || quantity == Quantity::kV || quantity == Quantity::kDk ||
@@ -61,9 +71,14 @@ Emission::Emission(const Setting& s, Direction d, int r, std::string_view strate
       q_members(member_rows(*this, SideOf::kQuery)),
       k_members(member_rows(*this, SideOf::kKey)),
       builder(d, strategy, r, a.ways * a.rings),
-      own(meet(problem, q, k)),
+      pulls(may_pull(*this)),
+      own(meet(problem, q, pulls ? all_keys(s) : k)),
       whole_o(writes_whole_o(*this)),
       whole_gradients(writes_whole_gradients(*this)) {
+  if (pulls && !whole_o) {
+    pulls = false;
+    own = meet(problem, q, k);
+  }
   for (int i = 0; i < slices; ++i) exchanges.emplace_back(builder.region(), builder.region());
   select(0);
 }

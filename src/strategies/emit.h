@@ -87,11 +87,15 @@ struct Emission {
   std::vector<MemberRows> q_members, k_members;  // of the group; empty when ways is 1
   Builder builder;
   std::vector<std::pair<RegionId, RegionId>> exchanges;  // send, recv of each slice, both ways
-  Meeting own;                                           // where the rows that attend works on meet
-  bool whole_o;          // forward writes its results instead of adding to them
+  bool pulls;    // forward: attend brings the keys of all ranks itself
+  Meeting own;   // where the rows that attend works on meet: with all ranks' keys where it pulls
+  bool whole_o;  // forward writes its results instead of adding to them
   bool whole_gradients;  // and so does backward (Features::whole)
   std::map<Quantity, BufferId> operands;
 };
+
+/// The keys of all ranks, in order of the tokens.
+Rows all_keys(const Setting& setting);
 
 bool is_key_side(Quantity quantity);  // rows are keys, heads are key heads
 inline SideOf side_of(Quantity quantity) {
@@ -149,5 +153,7 @@ struct AttendBuffers {
 /// Emits all attend steps and what moves keys, values and their partial gradients between groups.
 /// Returns the most key rows of any part.
 int64_t attend_all(Emission& emission, const AttendBuffers& buffers);
+/// The same where attend pulls keys and values: one attend step, which writes whole results.
+int64_t attend_pulled(Emission& emission, const AttendBuffers& buffers);
 
 }  // namespace longspan

@@ -33,6 +33,7 @@ class Passes {
   Passes(Emission& e, const AttendBuffers& buffers) : e_(e), b_(buffers) {}
 
   int64_t run() {
+    if (e_.pulls) return attend_pulled(e_, b_);
     own_part();
     if (e_.arrangement.rings > 1) {
       for (int s = 1; s < e_.arrangement.rings; ++s) passes_.push_back(pass(s));

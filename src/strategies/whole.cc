@@ -42,8 +42,9 @@ bool keeps_exact_o(const Setting& setting) {
 }
 
 bool writes_whole_o(const Emission& e) {
-  return e.setting.whole && e.arrangement.rings == 1 && e.problem.sink == Sink::kNone &&
-         !keeps_exact_o(e.setting) && are_apart(e.own.tiles, false);
+  return e.setting.whole && (e.arrangement.rings == 1 || e.pulls) &&
+         e.problem.sink == Sink::kNone && !keeps_exact_o(e.setting) &&
+         are_apart(e.own.tiles, false);
 }
 
 bool writes_whole_gradients(const Emission& e) {

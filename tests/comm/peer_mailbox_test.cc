@@ -66,6 +66,22 @@ TEST_F(Mailboxes, OffersOfATagAreFoundInOrderOfPosting) {
   EXPECT_LT(sender.find(0, 7).slot, 0);
 }
 
+TEST_F(Mailboxes, AClaimedOfferIsFoundNoMoreAndTakenOnceConfirmed) {
+  Mailbox owner(*regions_[0], 0);
+  Mailbox borrower(*regions_[1], 1);
+  const int keys = post(owner, 1, 7, 10);
+  const int values = post(owner, 1, 7, 20);
+  borrower.look();
+  borrower.claim(0, keys);
+  EXPECT_EQ(owner.state(1, keys), Mail::kPosted);
+  EXPECT_EQ(borrower.find(0, 7).slot, values);
+  borrower.claim(0, values);
+  EXPECT_LT(borrower.find(0, 7).slot, 0);
+  borrower.confirm(0, keys);
+  EXPECT_EQ(owner.state(1, keys), Mail::kTaken);
+  EXPECT_EQ(owner.state(1, values), Mail::kPosted);
+}
+
 TEST_F(Mailboxes, SlotsAreReusedAndRunOutWithARemedy) {
   Mailbox owner(*regions_[0], 0);
   Mailbox sender(*regions_[1], 1);

@@ -44,6 +44,9 @@ void add_strategies(CLI::App& command, Raw& raw) {
   command.add_option("--head-slices", raw.head_slices,
                      "heads are exchanged in so many slices, one while another is computed "
                      "(default 0: automatic)");
+  command.add_flag("--no-pull", raw.arguments.no_pull,
+                   "forward's all_gather exchanges keys before it computes, also where its launch "
+                   "could pull them");
   command.add_option("--rates", raw.arguments.rates,
                      "JSON file with what a machine does per second (default: H200, see simulate)");
 }

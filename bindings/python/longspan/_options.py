@@ -16,6 +16,7 @@ class Options:
         backward_provider: likewise.
         partition: which rank owns which rows: auto, contiguous, zigzag, striped or balanced.
         head_slices: in how many slices heads are exchanged where they divide; 0: automatic.
+        pull: forward's all_gather pulls keys inside the launch that computes, where it can.
         require_fp32_partials: decline what would round partial results to 16 bits between ranks.
         promise: empty, or what callers claim about lengths on the device: uniform_lengths,
             compact_lengths or pitched_all_gather.
@@ -32,6 +33,7 @@ class Options:
     backward_provider: str = "auto"
     partition: str = "auto"
     head_slices: int = 0
+    pull: bool = True
     require_fp32_partials: bool = False
     promise: str = ""
     guards: str = "report"
@@ -54,6 +56,8 @@ class Options:
             f"--output-fill={self.output_fill}",
             f"--deadline={self.deadline}",
         ]
+        if not self.pull:
+            words.append("--no-pull")
         for direction in ("forward", "backward"):
             routing = getattr(self, f"{direction}_provider")
             if routing != "auto":

@@ -36,6 +36,7 @@ PeerCommunicator::PeerCommunicator(std::shared_ptr<Communicator> host, int ordin
       ordinal_(ordinal),
       meeting_(std::move(meeting)),
       mailbox_(*meeting_.region, host_->rank()),
+      ones_(cuda::filled_host_memory(1, Flags::words(host_->size()) * sizeof(uint32_t))),
       rescue_(std::move(rescue)),
       rescued_(std::move(rescued)) {
   watch_ = std::make_unique<Watch>(
@@ -95,7 +96,7 @@ Status PeerCommunicator::follow_last(Stream stream) const {
 
 Result<Request> PeerCommunicator::start_on(std::span<const Transfer> transfers, Stream stream) {
   LONGSPAN_CHECK_OK(health());
-  LONGSPAN_CHECK_OK(check_transfers(transfers, size(), kWhere));
+  LONGSPAN_CHECK_OK(check_transfers(transfers, size(), kWhere, true));
   const cuda::DeviceScope scope(ordinal_);
   LONGSPAN_TRY(const bool captured, cuda::capturing(stream));
   LONGSPAN_TRY(const size_t index, take_flight());
@@ -104,7 +105,9 @@ Result<Request> PeerCommunicator::start_on(std::span<const Transfer> transfers, 
   flight->lane = lane_of(stream, captured);
   flight->open = true;
   for (const Transfer& transfer : transfers) {
-    if (transfer.kind == TransferKind::kSend) {
+    const bool borrows = transfer.kind == TransferKind::kBorrow;
+    flight->of_loans |= borrows || transfer.kind == TransferKind::kLend;
+    if (transfer.kind == TransferKind::kSend || borrows) {
       flight->sends.push_back({.transfer = transfer});
       continue;
     }
@@ -192,7 +195,9 @@ Status PeerCommunicator::progress() {
     for (Flight::Send& send : flight->sends) {
       if (send.queued) continue;
       const Mailbox::Offer offer = mailbox_.find(send.transfer.peer, send.transfer.tag);
-      if (offer.slot >= 0) LONGSPAN_CHECK_OK(copy(*flight, send, offer));
+      if (offer.slot < 0) continue;
+      LONGSPAN_CHECK_OK(flight->of_loans ? borrow(*flight, send, offer)
+                                         : copy(*flight, send, offer));
     }
   }
   std::erase_if(sending_,

@@ -1,5 +1,7 @@
 // Ranks of one host on CUDA devices, as threads or processes: senders push with copy engines, in
-// stream order, and devices tell each other by flags in their memory how far a message is.
+// stream order, and devices tell each other by flags in their memory how far a message is. A loan
+// takes the same steps: its lender offers memory as a receiver does, and a kernel of the borrower
+// does with the flags what a sender's lane would.
 //
 // Senders push because the driver runs a copy between devices on the source's copy engine, whoever
 // queues it. Queued by the receiver, it waits in a queue of the source's that other ranks' work
@@ -49,6 +51,10 @@ class PeerCommunicator final : public Communicator {
   bool on_device() const override { return true; }
   Result<Request> start_on(std::span<const Transfer> transfers, Stream stream) override;
   Status wait_on(Request request, Stream stream, std::chrono::milliseconds deadline) override;
+  bool lends() const override { return true; }
+  Status lendable(const void* data) override;
+  Result<std::span<const Loan>> loans_on(Request request, Stream stream,
+                                         std::chrono::milliseconds deadline) override;
   Status health() const override { return watch_->health(); }
 
   Result<std::shared_ptr<Communicator>> split(int color, int key) override;
@@ -67,13 +73,19 @@ class PeerCommunicator final : public Communicator {
   /// invalid_argument where the two sides differ.
   Status check_offer(const Flight& flight, const Transfer& send, const Mailbox::Offer& offer);
   Status copy(Flight& flight, Flight::Send& send, const Mailbox::Offer& offer);
-  /// Whether the host has heard from all peers; the error where one refused.
-  Result<bool> complete(const Flight& flight) const;
+  Status borrow(Flight& flight, Flight::Send& send, const Mailbox::Offer& offer);
+  /// Tells lenders that the kernel which reads their memory is queued.
+  void confirm_loans(const Flight& flight);
+  /// How far the host has to have heard from peers.
+  enum class Heard { kLenders, kAll };
+  /// Whether it has; the error where one refused.
+  Result<bool> complete(const Flight& flight, Heard heard) const;
   /// Transfers whose peers the host has not heard from.
   std::vector<Transfer> unanswered(const Flight& flight) const;
   /// A peer among them that said it leaves.
   std::optional<Error> departed(const Flight& flight) const;
-  Status hear_from_peers(Flight& flight, std::chrono::milliseconds deadline);
+  Status hear_from_peers(Flight& flight, Heard heard, std::chrono::milliseconds deadline);
+  Result<Flight*> open_flight(Request request) const;
   Status queue_waits(Flight& flight, Stream stream);
   /// Transfers on one stream wait for those that were waited for on another: slots are reused.
   Status follow_last(Stream stream) const;
@@ -93,7 +105,8 @@ class PeerCommunicator final : public Communicator {
   const Flight* last_ = nullptr;  // that was waited for, and where
   Stream last_stream_;
   std::vector<cuda::Memory> allocations_;
-  cuda::OwnedStream rescue_;  // of the watch's thread
+  std::shared_ptr<void> ones_;  // bytes of 1 for every flag; null where memory could not be had
+  cuda::OwnedStream rescue_;    // of the watch's thread
   cuda::Event rescued_;
   std::unique_ptr<Watch> watch_;
 };

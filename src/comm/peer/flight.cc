@@ -37,7 +37,9 @@ Error Flight::late(std::chrono::milliseconds deadline) const {
 void Flight::clear() {
   sends.clear();
   receives.clear();
+  loans.clear();
   copies = 0;
+  of_loans = false;
 }
 
 }  // namespace longspan::comm

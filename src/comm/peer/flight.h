@@ -16,7 +16,9 @@ class Flight final : public Watched {
  public:
   struct Send {
     Transfer transfer;
-    bool queued = false;  // its copy
+    bool queued = false;  // its copy; of a loan: whether the lender's offer has come
+    int slot = -1;        // of a loan
+    Loan loan;
   };
   struct Receive {
     Transfer transfer;
@@ -39,10 +41,12 @@ class Flight final : public Watched {
   cuda::Event after;   // where it has waited
   std::vector<Send> sends;
   std::vector<Receive> receives;
-  size_t copies = 0;  // sends that are queued
-  bool open = false;  // between start_on and wait_on
+  std::vector<Loan> loans;  // what loans_on returned
+  size_t copies = 0;        // sends that are queued
+  bool open = false;        // between start_on and wait_on
   bool captured = false;
-  Stream lane;  // of its copies
+  bool of_loans = false;  // sends are borrowed and receives are lent
+  Stream lane;            // of its copies
 
  private:
   Flight(cuda::Event e, cuda::Event c, cuda::Event a)

@@ -83,17 +83,24 @@ Mailbox::Offer Mailbox::find(int peer, uint32_t tag) const {
   return {};
 }
 
-void Mailbox::answer(int peer, int slot, Mail::State state) {
-  std::vector<int>& waiting = inboxes_[index(peer)].waiting;
-  waiting.erase(std::find(waiting.begin(), waiting.end(), slot));
+void Mailbox::tell(int peer, int slot, Mail::State state) {
   region_.route(peer, rank_).slots[index(slot)].state.store(state, std::memory_order_release);
 }
 
-void Mailbox::take(int peer, int slot) { answer(peer, slot, Mail::kTaken); }
+void Mailbox::claim(int peer, int slot) {
+  std::vector<int>& waiting = inboxes_[index(peer)].waiting;
+  waiting.erase(std::find(waiting.begin(), waiting.end(), slot));
+}
+
+void Mailbox::take(int peer, int slot) {
+  claim(peer, slot);
+  confirm(peer, slot);
+}
 
 void Mailbox::refuse(int peer, int slot, uint64_t sent) {
   region_.route(peer, rank_).slots[index(slot)].sent = sent;
-  answer(peer, slot, Mail::kRefused);
+  claim(peer, slot);
+  tell(peer, slot, Mail::kRefused);
 }
 
 }  // namespace longspan::comm

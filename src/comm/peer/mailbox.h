@@ -37,7 +37,10 @@ class Mailbox {
   void look();
   /// The oldest offer of `peer` with this tag, of those taken in and neither taken nor refused.
   Offer find(int peer, uint32_t tag) const;
-  /// `peer` may rely on it that the copy into its memory is queued.
+  /// As take(), but `peer` hears of it by confirm() alone.
+  void claim(int peer, int slot);
+  void confirm(int peer, int slot) { tell(peer, slot, Mail::kTaken); }
+  /// `peer` may rely on it that the copy into its memory, or the kernel that reads it, is queued.
   void take(int peer, int slot);
   void refuse(int peer, int slot, uint64_t sent);
 
@@ -47,7 +50,7 @@ class Mailbox {
     std::vector<int> waiting;  // in order of posting
   };
 
-  void answer(int peer, int slot, Mail::State state);
+  void tell(int peer, int slot, Mail::State state);
 
   const Region& region_;
   int rank_;

@@ -65,6 +65,7 @@ Status enter(Meeting& meeting, const std::string& name, const Communicator& host
   Card& card = meeting.region->card(host.rank());
   card.process = process_number();
   card.ordinal = ordinal;
+  LONGSPAN_TRY(card.bus_address, cuda::bus_address(ordinal));
   return meeting.region->sit(host.rank());
 }
 
@@ -99,11 +100,14 @@ Status show_flags(Meeting& meeting, const Communicator& host, std::shared_ptr<vo
   return {};
 }
 
-Status find_flags(Meeting& meeting, int ordinal) {
+Status find_flags(Meeting& meeting, int rank, int ordinal) {
   std::vector<uint32_t*> words;
   int sharing = 0;
+  int on_bus = 0;
+  const uint64_t own_address = meeting.region->card(rank).bus_address;
   for (int peer = 0; peer < meeting.region->ranks(); ++peer) {
     const Card& card = meeting.region->card(peer);
+    on_bus += card.bus_address == own_address ? 1 : 0;
     if (card.process == process_number()) {
       sharing += card.ordinal == ordinal ? 1 : 0;
       LONGSPAN_CHECK_OK(cuda::enable_peer(ordinal, card.ordinal));
@@ -114,6 +118,7 @@ Status find_flags(Meeting& meeting, int ordinal) {
   }
   meeting.flags = Flags(std::move(words));
   meeting.shares_device = sharing > 1;
+  meeting.shares_bus_address = on_bus > 1;
   return {};
 }
 
@@ -134,13 +139,14 @@ Result<Meeting> meet(Communicator& host, int ordinal) {
                   .memory = nullptr,
                   .flags = {},
                   .shares_device = false,
+                  .shares_bus_address = false,
                   .keepers = {}};
   LONGSPAN_CHECK_OK(enter_region(meeting, host, ordinal));
   meeting.memory = std::make_unique<MemoryMap>(host.size(), meeting.lane.get(),
                                                has_other_processes(*meeting.region));
   std::shared_ptr<void> owner;  // until all have copied it
   LONGSPAN_CHECK_OK(agree(host, show_flags(meeting, host, owner)));
-  LONGSPAN_CHECK_OK(agree(host, find_flags(meeting, ordinal)));
+  LONGSPAN_CHECK_OK(agree(host, find_flags(meeting, host.rank(), ordinal)));
   return Result<Meeting>(std::move(meeting));
 }
 

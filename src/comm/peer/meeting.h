@@ -18,7 +18,8 @@ struct Meeting {
   cuda::OwnedStream lane;  // of the copies
   std::unique_ptr<MemoryMap> memory;
   Flags flags;
-  bool shares_device = false;  // with another rank of this process
+  bool shares_device = false;       // with another rank of this process
+  bool shares_bus_address = false;  // the same of any process
   /// The flags' memory of the ranks of this process: a peer may write there until it goes itself.
   std::vector<std::shared_ptr<void>> keepers;
 };

@@ -50,7 +50,8 @@ struct alignas(64) Card {
   std::atomic<uint32_t> state;
   std::array<char, 1000> reason;  // of leaving, with a zero at its end
   uint64_t process;
-  int32_t ordinal;  // of its device
+  int32_t ordinal;       // of its device
+  uint64_t bus_address;  // of it
   MemoryName flags;
   uint64_t flags_owner;  // a std::shared_ptr<void>*, for ranks of the same process
 };

@@ -13,8 +13,9 @@ constexpr const char* kWhere = "peer";
 
 }  // namespace
 
-Result<bool> PeerCommunicator::complete(const Flight& flight) const {
+Result<bool> PeerCommunicator::complete(const Flight& flight, Heard heard) const {
   bool all_queued = flight.copies == flight.sends.size();
+  if (heard == Heard::kLenders) return all_queued;
   for (const Flight::Receive& receive : flight.receives) {
     const Transfer& t = receive.transfer;
     const uint32_t state = mailbox_.state(t.peer, receive.slot);
@@ -55,7 +56,8 @@ std::optional<Error> PeerCommunicator::departed(const Flight& flight) const {
   return std::nullopt;
 }
 
-Status PeerCommunicator::hear_from_peers(Flight& flight, std::chrono::milliseconds deadline) {
+Status PeerCommunicator::hear_from_peers(Flight& flight, Heard heard,
+                                         std::chrono::milliseconds deadline) {
   const auto until = deadline_after(deadline);
   Backoff backoff;
   while (true) {
@@ -64,8 +66,8 @@ Status PeerCommunicator::hear_from_peers(Flight& flight, std::chrono::millisecon
     const std::optional<Error> gone = departed(flight);
     const bool too_late = std::chrono::steady_clock::now() >= until;
     LONGSPAN_CHECK_OK(progress());
-    LONGSPAN_TRY(const bool heard, complete(flight));
-    if (heard) return {};
+    LONGSPAN_TRY(const bool done, complete(flight, heard));
+    if (done) return {};
     if (gone) return *gone;
     if (too_late) {
       const std::vector<Transfer> missing = unanswered(flight);
@@ -76,7 +78,7 @@ Status PeerCommunicator::hear_from_peers(Flight& flight, std::chrono::millisecon
 }
 
 Status PeerCommunicator::queue_waits(Flight& flight, Stream stream) {
-  if (!flight.sends.empty()) LONGSPAN_CHECK_OK(flight.copied.hold(stream));
+  if (!flight.of_loans && !flight.sends.empty()) LONGSPAN_CHECK_OK(flight.copied.hold(stream));
   for (const Flight::Receive& receive : flight.receives) {
     uint32_t* const arrived = meeting_.flags.arrived(receive.transfer.peer, rank(), receive.slot);
     words_.wait(arrived);
@@ -85,15 +87,21 @@ Status PeerCommunicator::queue_waits(Flight& flight, Stream stream) {
   return words_.enqueue(stream);
 }
 
-Status PeerCommunicator::wait_on(Request request, Stream stream,
-                                 std::chrono::milliseconds deadline) {
+Result<Flight*> PeerCommunicator::open_flight(Request request) const {
   const auto index = static_cast<size_t>(request.id);
   if (request.id < 0 || index >= flights_.size() || !flights_[index]->open) {
     return unknown_request(request, kWhere);
   }
+  return flights_[index].get();
+}
+
+Status PeerCommunicator::wait_on(Request request, Stream stream,
+                                 std::chrono::milliseconds deadline) {
+  LONGSPAN_TRY(Flight* const open, open_flight(request));
   const cuda::DeviceScope scope(ordinal_);
-  Flight& flight = *flights_[index];
-  const Status heard = hear_from_peers(flight, deadline);
+  Flight& flight = *open;
+  confirm_loans(flight);
+  const Status heard = hear_from_peers(flight, Heard::kAll, deadline);
   if (!heard.ok()) {
     watch_->fail(heard.error());
     return heard;
@@ -107,6 +115,7 @@ Status PeerCommunicator::wait_on(Request request, Stream stream,
   LONGSPAN_CHECK_OK(follow_last(stream));
   LONGSPAN_CHECK_OK(queue_waits(flight, stream));
   LONGSPAN_CHECK_OK(flight.after.record(stream));
+  if (flight.of_loans) LONGSPAN_CHECK_OK(flight.after.hold(meeting_.lane.get()));
   for (const Flight::Receive& receive : flight.receives) {
     mailbox_.give_back(receive.transfer.peer, receive.slot);
   }
@@ -130,8 +139,12 @@ void PeerCommunicator::satisfy_waits(const Error& reason) {
   const cuda::DeviceScope scope(ordinal_);
   if (!rescued_.reached()) return;
   const size_t bytes = Flags::words(size()) * sizeof(uint32_t);
-  // Every byte 1: words are then positive.
-  if (!cuda::fill_on_device(meeting_.flags.own(rank()), 1, bytes, rescue_.get()).ok()) return;
+  // Every byte 1: words are then positive. By a copy engine: a kernel that fills would wait behind
+  // the very kernels that wait for the words.
+  void* const flags = meeting_.flags.own(rank());
+  const Status set = ones_ ? cuda::copy_on_device(flags, ones_.get(), bytes, rescue_.get())
+                           : cuda::fill_on_device(flags, 1, bytes, rescue_.get());
+  if (!set.ok()) return;
   (void)rescued_.record(rescue_.get()).ok();
 }
 

@@ -59,6 +59,12 @@ Shape choose_shape(const TileProblem& p, std::span<const PlacedTile> tiles, int 
   return few && all_full(tiles) ? Shape::kD64Keys160 : shape;
 }
 
+Shape pulling_shape(const TileProblem& p) {
+  const Shape shape = narrowest_shape(p.dim_qk, p.dim_v);
+  // Three consumer warpgroups leave too few registers.
+  return shape == Shape::kD64Keys96 ? Shape::kD64Keys160 : shape;
+}
+
 int64_t section_heads(const TileProblem& p, const Wave& wave) {
   constexpr int64_t kSectionBytes = int64_t{32} << 20;
   if (wave.even) return std::min(p.group, p.heads_q);

@@ -45,8 +45,14 @@ bool has_terms(const Features& features);
 /// The narrowest shape that these dims fit; of 64 columns the one for many blocks.
 Shape narrowest_shape(int64_t dim_qk, int64_t dim_v);
 
+/// Most columns of the kernels that pull keys and values: wider ones leave no warp for it.
+inline constexpr int64_t kMostPullingColumns = 256;
+
 Shape choose_shape(const TileProblem& problem, std::span<const PlacedTile> tiles,
                    int multiprocessors);
+
+/// The kernel that pulls keys and values, of up to kMostPullingColumns.
+Shape pulling_shape(const TileProblem& problem);
 
 /// Query heads whose blocks are computed together: those of one key head where blocks cost about
 /// the same, else of as many as keep their keys and values in the L2 cache.

@@ -26,6 +26,12 @@ Verdict Hopper::consider(const TileProblem& problem, const Device& device) const
                                hopper::has_terms(problem.features) ? " with terms" : "")};
 }
 
+Verdict Hopper::consider_pulls(const TileProblem& problem, const Device& device) const {
+  if (auto decline = hopper::refusal(problem, device)) return *decline;
+  if (auto decline = hopper::pull_refusal(problem)) return *decline;
+  return Offer{.detail = "keys and values are pulled by the launch that reads them"};
+}
+
 Result<std::shared_ptr<const Plan>> Hopper::prepare(const TileProblem& problem,
                                                     const Device& device) const {
   LONGSPAN_CHECK_OK(preparable(hopper::refusal(problem, device)));

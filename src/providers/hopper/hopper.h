@@ -18,6 +18,7 @@ class Hopper final : public Provider {
   Result<std::string> identity(const Problem& problem, Direction direction,
                                const Device& device) const override;
   Verdict consider(const TileProblem& problem, const Device& device) const override;
+  Verdict consider_pulls(const TileProblem& problem, const Device& device) const override;
   Result<std::shared_ptr<const Plan>> prepare(const TileProblem& problem,
                                               const Device& device) const override;
 };

@@ -16,6 +16,10 @@ Verdict Hopper::consider(const TileProblem&, const Device&) const {
   return Decline{DeclineCode::kNotBuilt, kRemedy};
 }
 
+Verdict Hopper::consider_pulls(const TileProblem&, const Device&) const {
+  return Decline{DeclineCode::kNotBuilt, kRemedy};
+}
+
 Result<std::shared_ptr<const Plan>> Hopper::prepare(const TileProblem&, const Device&) const {
   return Error{ErrorCode::kUnsupported, kRemedy, "hopper"};
 }

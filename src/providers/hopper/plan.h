@@ -14,8 +14,12 @@
 
 namespace longspan::hopper {
 
-/// Bytes from the start of the workspace: a counter, and rows of Q, K and V where TMA cannot read
-/// the caller's.
+/// Words that launches count in.
+inline constexpr size_t kCounters = 2 + kMostPieces;
+
+/// Bytes from the start of the workspace: counters, and rows of Q, K and V where TMA cannot read
+/// the caller's. Counters: of blocks drawn; of launches that pull, of blocks of threads that have
+/// read all, and of the units of each piece that have arrived.
 struct Scratch {
   size_t counter = 0, q = 0, k = 0, v = 0;
   size_t end = 0;
@@ -23,12 +27,20 @@ struct Scratch {
 
 Scratch scratch_of(const TileProblem& problem);
 
-struct StagedWork final : public Staged {
+struct StagedWork : public Staged {
   std::vector<PlacedTile> tiles;
   const Kernel* kernel = nullptr;
   std::vector<Wave> waves;
   cuda::Memory blocks;  // Block
   cuda::Memory tokens;  // Tokens, where a kernel with terms reads them
+};
+
+/// Of launches that pull.
+struct StagedPulls final : public StagedWork {
+  int lenders = 0;
+  int32_t unit_count = 0;
+  int32_t piece_log2 = 0;
+  cuda::Memory units, units_of_piece, turns, places;
 };
 
 class HopperPlan final : public Plan {
@@ -41,16 +53,24 @@ class HopperPlan final : public Plan {
 
   size_t workspace_bytes() const override { return scratch_.end; }
   Result<std::shared_ptr<const Staged>> stage(std::span<const PlacedTile> tiles) const override;
+  Result<std::shared_ptr<const Staged>> stage_pulled(std::span<const PlacedTile> tiles,
+                                                     std::span<const Pull> pulls) const override;
   Status forward(const ForwardTiles& tiles, Workspace workspace) const override;
   Status backward(const BackwardTiles& tiles, Workspace workspace) const override;
 
  private:
   Result<Parameters> parameters_of(const StagedWork& staged, const ForwardTiles& tiles,
                                    std::byte* workspace) const;
+  /// Tiles, kernel and blocks.
+  Status stage_blocks(std::span<const PlacedTile> tiles, const Kernel& kernel,
+                      StagedWork& staged) const;
   Status map_inputs(const StagedWork& staged, const ForwardTiles& tiles, std::byte* workspace,
                     Parameters& p) const;
   Status map_results(const StagedWork& staged, const ForwardTiles& tiles, Parameters& p) const;
+  /// `p` is the base of what the staged kernel takes.
   Status launch(const StagedWork& staged, Parameters& p, Stream stream) const;
+  Status forward_pulling(const StagedWork& staged, const ForwardTiles& tiles,
+                         std::byte* workspace) const;
 
   TileProblem problem_;
   int ordinal_;

@@ -80,4 +80,22 @@ Refusal refusal(const TileProblem& problem, const Device& device) {
   return sm90::refused_features(others, "hopper");
 }
 
+Refusal pull_refusal(const TileProblem& p) {
+  const auto refused = [](std::string detail) {
+    return Decline{DeclineCode::kPull, std::move(detail)};
+  };
+  if (!p.features.whole) {
+    return refused(
+        "merged results are added to keys that are there; pulling launches write whole "
+        "ones");
+  }
+  if (has_terms(p.features)) return refused("kernels with score terms or max_logit do not pull");
+  if (p.features.paged) return refused("paged keys and values are not pulled");
+  const int64_t columns = extents(narrowest_shape(p.dim_qk, p.dim_v)).dim;
+  if (columns <= kMostPullingColumns) return std::nullopt;
+  return refused(
+      fmt::format("kernels of {} columns leave no warp that could pull; those of up to {} do",
+                  columns, kMostPullingColumns));
+}
+
 }  // namespace longspan::hopper

@@ -126,6 +126,12 @@ Status HopperPlan::forward(const ForwardTiles& t, Workspace workspace) const {
   if (staged->waves.empty()) return {};
   const cuda::DeviceScope scope(ordinal_);
   auto* const scratch = static_cast<std::byte*>(workspace.data);
+  const bool pulls = staged->kernel->pull_bytes > 0;
+  if (pulls != (t.pulled != nullptr)) {
+    return invalid(pulls ? "tiles were staged to pull keys, and there are no loans to pull from"
+                         : "tiles were staged for keys that are there: use stage_pulled()");
+  }
+  if (pulls) return forward_pulling(*staged, t, scratch);
   LONGSPAN_TRY(Parameters p, parameters_of(*staged, t, scratch));
   LONGSPAN_CHECK_OK(cuda::fill_on_device(p.counter, 0, sizeof(uint32_t), t.stream));
   return launch(*staged, p, t.stream);

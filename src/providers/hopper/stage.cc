@@ -1,12 +1,21 @@
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+
 #include "providers/hopper/plan.h"
+#include "providers/hopper/rules.h"
 #include "providers/rows/places.h"
 #include "providers/rows/views.h"
+#include "providers/rules.h"
 #include "providers/sm90.h"
 
 namespace longspan::hopper {
 namespace {
+
+template <class T>
+Result<cuda::Memory> table(const std::vector<T>& entries) {
+  return cuda::Memory::copy_of(entries.data(), entries.size() * sizeof(T));
+}
 
 /// Loads kernels ahead of their first launch, which may be captured, and lets them have their
 /// memory.
@@ -23,7 +32,7 @@ Status load(const Kernel& kernel) {
 Scratch scratch_of(const TileProblem& p) {
   rows::Places places;
   Scratch s;
-  s.counter = places.take(sizeof(uint32_t));
+  s.counter = places.take(kCounters * sizeof(uint32_t));
   s.q = places.take(p.capacity_q * p.heads_q * p.dim_qk * 2);
   s.k = places.take(p.capacity_k * p.heads_kv * p.dim_qk * 2);
   s.v = places.take(p.capacity_k * p.heads_kv * p.dim_v * 2);
@@ -36,18 +45,45 @@ Result<std::shared_ptr<const Staged>> HopperPlan::stage(std::span<const PlacedTi
   LONGSPAN_CHECK_OK(sm90::inside(problem_, tiles, "hopper"));
   const Shape shape = choose_shape(problem_, tiles, multiprocessors_);
   auto staged = std::make_shared<StagedWork>();
-  staged->tiles.assign(tiles.begin(), tiles.end());
-  staged->kernel = &kernel_of(shape, problem_.dtype, problem_.features);
-  const Work work =
-      make_work(tiles, problem_.features.whole, staged->kernel->rows, staged->kernel->keys);
-  staged->waves = work.waves;
-  LONGSPAN_TRY(staged->blocks,
-               cuda::Memory::copy_of(work.blocks.data(), work.blocks.size() * sizeof(Block)));
+  LONGSPAN_CHECK_OK(
+      stage_blocks(tiles, kernel_of(shape, problem_.dtype, problem_.features), *staged));
+  return std::shared_ptr<const Staged>(std::move(staged));
+}
+
+Status HopperPlan::stage_blocks(std::span<const PlacedTile> tiles, const Kernel& kernel,
+                                StagedWork& staged) const {
+  staged.tiles.assign(tiles.begin(), tiles.end());
+  staged.kernel = &kernel;
+  const Work work = make_work(tiles, problem_.features.whole, kernel.rows, kernel.keys);
+  staged.waves = work.waves;
+  LONGSPAN_TRY(staged.blocks, table(work.blocks));
   if (has_terms(problem_.features)) {
-    LONGSPAN_TRY(staged->tokens,
-                 cuda::Memory::copy_of(work.tokens.data(), work.tokens.size() * sizeof(Tokens)));
+    LONGSPAN_TRY(staged.tokens, table(work.tokens));
   }
-  LONGSPAN_CHECK_OK(load(*staged->kernel));
+  return load(kernel);
+}
+
+Result<std::shared_ptr<const Staged>> HopperPlan::stage_pulled(std::span<const PlacedTile> tiles,
+                                                               std::span<const Pull> pulls) const {
+  const cuda::DeviceScope scope(ordinal_);
+  LONGSPAN_CHECK_OK(sm90::inside(problem_, tiles, "hopper"));
+  LONGSPAN_CHECK_OK(preparable(pull_refusal(problem_)));
+  auto staged = std::make_shared<StagedPulls>();
+  const Kernel& kernel = pulling_kernel_of(pulling_shape(problem_), problem_.dtype);
+  LONGSPAN_CHECK_OK(stage_blocks(tiles, kernel, *staged));
+  for (const Pull& pull : pulls) staged->lenders = std::max(staged->lenders, pull.lender + 1);
+  const PullWork work = make_pull_work(tiles, pulls,
+                                       {.keys = kernel.keys,
+                                        .unit_bytes = kernel.pull_bytes,
+                                        .row_bytes_k = problem_.heads_kv * problem_.dim_qk * 2,
+                                        .row_bytes_v = problem_.heads_kv * problem_.dim_v * 2,
+                                        .lenders = staged->lenders});
+  staged->unit_count = static_cast<int32_t>(work.units.size());
+  staged->piece_log2 = work.piece_log2;
+  LONGSPAN_TRY(staged->units, table(work.units));
+  LONGSPAN_TRY(staged->units_of_piece, table(work.arrived));
+  LONGSPAN_TRY(staged->turns, table(work.turns));
+  LONGSPAN_TRY(staged->places, table(work.places));
   return std::shared_ptr<const Staged>(std::move(staged));
 }
 

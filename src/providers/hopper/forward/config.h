@@ -5,6 +5,12 @@
 
 namespace longspan::hopper {
 
+/// Bytes of each of four units, of KiB that stages leave over.
+constexpr int pull_unit_bytes(int stages_kib) {
+  const int left = 225 - stages_kib;
+  return left >= 32 ? 8192 : left >= 8 ? 2048 : 0;
+}
+
 /// How a kernel cuts its work.
 struct Cut {
   int dim, dim_v;  // columns of Q and K, and of V and O
@@ -16,14 +22,15 @@ struct Cut {
 };
 
 /// MERGES: O and LSE are FP32 and merged into what is there; else O is whole and of type T. TERMS:
-/// scores have terms, or largest logits are asked for.
-template <class T, Cut CUT, bool MERGES, bool TERMS>
+/// scores have terms, or largest logits are asked for. PULLS: the launch brings keys and values of
+/// other ranks while it computes.
+template <class T, Cut CUT, bool MERGES, bool TERMS, bool PULLS = false>
 struct Config {
   using Element = T;
   static constexpr int kDim = CUT.dim, kDimV = CUT.dim_v, kKeys = CUT.keys, kGroups = CUT.groups;
   static constexpr int kQBuffers = CUT.q_buffers;
   static constexpr bool kPingPong = CUT.ping_pong, kEarlyPack = CUT.early_pack;
-  static constexpr bool kMerges = MERGES, kTerms = TERMS;
+  static constexpr bool kMerges = MERGES, kTerms = TERMS, kPulls = PULLS;
   static constexpr bool kDirect = kQBuffers == 1;
   static constexpr int kRows = 64 * kGroups, kThreads = 128 * (kGroups + 1);
   // A row of a block of 64 columns is 128 bytes.
@@ -32,8 +39,11 @@ struct Config {
   static constexpr int kKeyBlockBytes = kKeys * 128;
   static constexpr int kStageBytes = kColumnBlocks * kKeyBlockBytes;  // of K
   static constexpr int kStageBytesV = kColumnBlocksV * kKeyBlockBytes;
-  static constexpr int kSharedBytes =
-      kQBuffers * kQBytes + 2 * kStageBytes + 2 * kStageBytesV + 1024;
+  static constexpr int kStagesBytes = kQBuffers * kQBytes + 2 * kStageBytes + 2 * kStageBytesV;
+  /// Bytes on their way from other ranks, in shared memory that is left over; where nothing is, in
+  /// registers.
+  static constexpr int kPullUnits = 4, kPullBytes = pull_unit_bytes(kStagesBytes / 1024);
+  static constexpr int kSharedBytes = kStagesBytes + 1024 + (PULLS ? kPullUnits * kPullBytes : 0);
   // NOTE: ptxas gives each branch its own limit: watch spills and C7512, C7515 when these change.
   static constexpr int kConsumerRegisters = kGroups == 2 ? 232 : 160;
   static constexpr int kProducerRegisters = kGroups == 2 ? 40 : 32;

@@ -65,8 +65,8 @@ class Consumer {
     volatile Tile& tile = this_tile();
     const int first = tile.first;
     if (first < 0) return false;
-    block_ = tile.block_min;
-    left_ = tile.block_max - block_;
+    block_ = first_block<C>(sm_, tile_);
+    left_ = tile.block_max - tile.block_min;
     unmasked_ = unmasked_blocks<kKeys>(tile, first + group_ * 64);
     return true;
   }
@@ -102,7 +102,7 @@ class Consumer {
       softmax_.begin();
     } else {
       --left_;
-      ++block_;
+      block_ = next_block<C>(sm_, tile_, block_);
     }
     wait_k();
     if (C::kPingPong) named_barrier_sync(kTurn + group_, 256);

@@ -44,6 +44,14 @@ __device__ __forceinline__ void store_results(const Parameters& p, const Shared&
   tma_store_wait();
 }
 
+/// What the warps of the producer warpgroup do; `t` counts its threads.
+template <class C>
+__device__ __forceinline__ void produce(const Parameters& p, const Shared& sm, int t) {
+  if (t == 0) Producer<C>(p, sm).run();
+  if (t / 32 == 1 && !C::kDirect) store_results<C>(p, sm, t & 31);
+  if (t / 32 == 2) clear_tails<C>(sm, t & 31);
+}
+
 template <class C>
 __device__ __forceinline__ void attend(const Parameters& p) {
   extern __shared__ char stages[];
@@ -52,14 +60,45 @@ __device__ __forceinline__ void attend(const Parameters& p) {
   __shared__ Tail tail;
   const Shared sm = make_shared<C>(stages, barriers, tiles, &tail);
   // NOTE: through a shuffle, so that descriptors stay in uniform registers.
-  const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0), t = threadIdx.x & 127;
+  const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
   if (threadIdx.x == 0) init_barriers<C>(sm);
   __syncthreads();
   if (warpgroup == C::kGroups) {
     give_registers<C::kProducerRegisters>();
-    if (t == 0) Producer<C>(p, sm).run();
-    if (t / 32 == 1 && !C::kDirect) store_results<C>(p, sm, t & 31);
-    if (t / 32 == 2) clear_tails<C>(sm, t & 31);
+    produce<C>(p, sm, threadIdx.x & 127);
+  } else {
+    take_registers<C::kConsumerRegisters>();
+    Consumer<C>(p, sm, warpgroup).run();
+  }
+}
+
+/// As attend(), and a warp pulls keys and values meanwhile.
+template <class C>
+__device__ __forceinline__ void attend_pulling(const PullParameters& p) {
+  extern __shared__ char stages[];
+  __shared__ alignas(8) uint64_t barriers[kBarriers + C::kPullUnits];
+  __shared__ alignas(16) Tile tiles[2];
+  __shared__ Tail tail;
+  __shared__ int first_blocks[2];
+  Shared sm = make_shared<C>(stages, barriers, tiles, &tail);
+  sm.first_blocks = first_blocks;
+  const PullShared pull{.units = sm.q + C::kStagesBytes,
+                        .full = shared_address(barriers + kBarriers)};
+  const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0), t = threadIdx.x & 127;
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < C::kPullUnits; ++i) mbarrier_init(pull.full + i * 8, 1);
+    init_barriers<C>(sm);
+  }
+  __syncthreads();
+  if (warpgroup == C::kGroups) {
+    give_registers<C::kProducerRegisters>();
+    produce<C>(p, sm, t);
+    if constexpr (C::kPullBytes > 0) {
+      if (t == 96) Puller<C>(p, pull).run();
+    } else {
+      static_assert(C::kDirect, "no warp is spare that could store results");
+      if (t / 32 == 1 || t / 32 == 3) pull_by_warps(p, t / 64, t & 31);
+    }
   } else {
     take_registers<C::kConsumerRegisters>();
     Consumer<C>(p, sm, warpgroup).run();

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "longspan/loan.h"
+#include "providers/hopper/pull_work.h"
 #include "providers/hopper/work.h"
 #include "providers/rows/views.h"
 
@@ -56,5 +58,23 @@ struct Parameters {
   bool stores_by_tma = false;
   bool wide = false;  // O may be reached in accesses of 16 bytes (16-bit types) or 8 (f32)
 };
+
+/// Of a launch that brings keys and values itself: k and v of the base are gathered rows.
+struct PullParameters : Parameters {
+  Mapped own_k, own_v;
+  const Turn* turns = nullptr;      // of each tile
+  const int32_t* places = nullptr;  // see Turn
+  const PullUnit* pull_units = nullptr;
+  const uint32_t* units_of_piece = nullptr;
+  uint32_t* arrived = nullptr;   // units of each piece; 0 before the launch
+  uint32_t* finished = nullptr;  // blocks of threads that have read all; likewise
+  char* gathered[2] = {};        // K, V
+  int32_t pull_count = 0;
+  int32_t piece_log2 = 0;
+  int32_t loan_count = 0;
+  Loan loans[2 * kMostLenders + 2] = {};  // behind the last one own K and V, without words
+};
+
+static_assert(sizeof(PullParameters) <= 4096, "more than a kernel is passed");
 
 }  // namespace longspan::hopper

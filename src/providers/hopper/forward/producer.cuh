@@ -1,6 +1,9 @@
 // The producer warpgroup: one thread loads Q, K and V, a warp stores O, a warp zeroes rows of V.
 #pragma once
 
+#include <type_traits>
+
+#include "providers/hopper/forward/keys.cuh"
 #include "providers/hopper/forward/shared.cuh"
 #include "providers/hopper/ptx/wgmma.cuh"
 
@@ -9,7 +12,10 @@ namespace longspan::hopper {
 template <class C>
 class Producer {
  public:
-  __device__ __forceinline__ Producer(const Parameters& p, const Shared& sm) : p_(p), sm_(sm) {}
+  using Keys = std::conditional_t<C::kPulls, PulledKeys<C>, KeysInPlace<C>>;
+
+  __device__ __forceinline__ Producer(const Parameters& p, const Shared& sm)
+      : p_(p), sm_(sm), keys_(p, sm) {}
 
   __device__ __forceinline__ void run() {
     int tile = 0;
@@ -17,6 +23,7 @@ class Producer {
       const Unit next = unit_of(p_, unit);
       mbarrier_wait(sm_.q_empty + buffer_of<C>(tile) * 8, phase_of<C>(tile) ^ 1);
       announce<C::kRows, C::kKeys>(p_, sm_.tiles[tile & 1], next);
+      keys_.begin(tile, next);
       load_q(sm_.tiles[tile & 1], tile);
       unit = load_keys(tile);
     }
@@ -48,18 +55,22 @@ class Producer {
     const int last = tile.block_max;
     int unit = 0;
 #pragma unroll 1
-    for (int i = tile.block_min; i <= last; ++i) {
-      if (i == last) unit = gridDim.x + atomicInc(p_.counter, p_.units - 1);
+    for (int n = tile.block_min; n <= last; ++n) {
+      if (n == last) unit = gridDim.x + atomicInc(p_.counter, p_.units - 1);
+      const int i = keys_.turn(number, n), own = keys_.find(number, n);
       const uint32_t slot = opaque(step_ & 1), bar = sm_.k_full + slot * 8;
       mbarrier_wait(bar + (sm_.k_empty - sm_.k_full), ((step_ >> 1) & 1) ^ 1);
       mbarrier_expect_bytes(bar, C::kStageBytes);
-      load_rows(sm_.k + slot * C::kStageBytes, p_.k, bar, C::kKeyBlockBytes,
-                {.row = tile.k_row + i * C::kKeys, .head = tile.key_head, .batch = tile.k_batch}, 0,
-                C::kColumnBlocks);
+      load_rows(sm_.k + slot * C::kStageBytes, keys_.k(own), bar, C::kKeyBlockBytes,
+                {.row = own < 0 ? tile.k_row + i * C::kKeys : own,
+                 .head = tile.key_head,
+                 .batch = tile.k_batch},
+                0, C::kColumnBlocks);
       ++step_;
       load_v(step_ - 2);
       v_block_ = i;
       v_tile_ = number & 1;
+      v_own_ = own;
     }
     if (C::kQBuffers == 1) load_v(step_ - 1);
     return unit;
@@ -71,13 +82,15 @@ class Producer {
     const uint32_t slot = opaque(index & 1), full = sm_.v_full + slot * 8;
     mbarrier_wait(full + (sm_.v_empty - sm_.v_full), ((index >> 1) & 1) ^ 1);
     volatile Tile& tile = sm_.tiles[v_tile_];
-    const int first = v_block_ * C::kKeys, row = tile.v_row + first, keys = tile.keys - first;
+    const Mapped& v = keys_.v(v_own_);
+    const int first = v_block_ * C::kKeys, keys = tile.keys - first;
+    const int row = v_own_ < 0 ? tile.v_row + first : v_own_;
     // Behind the tensor's last row TMA writes zeros.
-    const bool tail = keys < C::kKeys && row + keys < p_.v.rows;
+    const bool tail = keys < C::kKeys && row + keys < v.rows;
     if (tail) next_tail({static_cast<int>(slot), keys});
     const uint32_t bar = tail ? sm_.tail_full : full;
     mbarrier_expect_bytes(bar, C::kStageBytesV);
-    load_rows(sm_.v + slot * C::kStageBytesV, p_.v, bar, C::kKeyBlockBytes,
+    load_rows(sm_.v + slot * C::kStageBytesV, v, bar, C::kKeyBlockBytes,
               {.row = row, .head = tile.key_head, .batch = tile.v_batch}, 0, C::kColumnBlocksV);
     v_block_ = -1;
   }
@@ -91,8 +104,10 @@ class Producer {
 
   const Parameters& p_;
   const Shared& sm_;
+  Keys keys_;
   int step_ = 0;                   // K blocks loaded
   int v_block_ = -1, v_tile_ = 0;  // the V block still to load, of that tile; negative: none
+  int v_own_ = kInTile;            // where it lies
   int tails_ = 0;
 };
 

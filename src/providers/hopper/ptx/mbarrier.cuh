@@ -34,12 +34,13 @@ __device__ __forceinline__ bool mbarrier_test(uint32_t bar, uint32_t parity) {
       : "memory");
   return done != 0;
 }
-/// Waits until the phase of `parity` is complete. A wait that cannot end traps instead of hanging.
+/// Waits until the phase of `parity` is complete. A wait that cannot end traps after hours
+/// instead of hanging; keys of a late rank may take as long as its peers' deadline.
 // NOTE: "unroll 1" matters: the compiler otherwise repeats the poll 32 times at every call.
 __device__ __forceinline__ void mbarrier_wait(uint32_t bar, uint32_t parity) {
   if (mbarrier_test(bar, parity)) return;
 #pragma unroll 1
-  for (int i = 0; i < 1 << 22; ++i) {
+  for (uint32_t i = 0; i < 1u << 31; ++i) {
     if (mbarrier_test(bar, parity)) return;
   }
   asm volatile("trap;");

@@ -55,6 +55,10 @@ __device__ __forceinline__ void tma_store_wait_read() {
 __device__ __forceinline__ void tma_store_wait() {
   asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
+/// Until this thread's stores but the last group are complete.
+__device__ __forceinline__ void tma_store_wait_but_one() {
+  asm volatile("cp.async.bulk.wait_group 1;" ::: "memory");
+}
 /// Makes this thread's ordinary writes of shared memory visible to wgmma and TMA; a barrier must
 /// follow.
 __device__ __forceinline__ void fence_async_proxy() {

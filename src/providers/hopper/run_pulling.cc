@@ -1,0 +1,69 @@
+// Calls that bring keys and values of other ranks themselves.
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "providers/hopper/maps.h"
+#include "providers/hopper/plan.h"
+
+namespace longspan::hopper {
+namespace {
+
+Error invalid(std::string message) {
+  return {ErrorCode::kInvalidArgument, std::move(message), "hopper"};
+}
+
+Status fits_pulls(const StagedPulls& staged, const PulledKeys& keys) {
+  if (keys.loans.size() != 2 * static_cast<size_t>(staged.lenders)) {
+    return invalid(fmt::format("{} loans for K and V of {} lenders: pass two of each",
+                               keys.loans.size(), staged.lenders));
+  }
+  for (const TensorView* view : {&keys.k, &keys.v}) {
+    const bool packed = even(*view) && view->stride_seq == view->heads * view->stride_head &&
+                        (view->heads <= 1 || view->stride_head == view->dim);
+    if (view->rows() == 0 || (packed && mappable(*view))) continue;
+    return invalid(
+        fmt::format("own {} of {} rows has gaps, or is not aligned to 16 bytes: pass a packed copy",
+                    view == &keys.k ? "K" : "V", view->rows()));
+  }
+  return {};
+}
+
+void set_loans(const StagedPulls& staged, const PulledKeys& keys, PullParameters& p) {
+  p.loan_count = static_cast<int32_t>(keys.loans.size());
+  for (size_t i = 0; i < keys.loans.size(); ++i) p.loans[i] = keys.loans[i];
+  p.loans[2 * staged.lenders] = {.data = keys.k.data};
+  p.loans[2 * staged.lenders + 1] = {.data = keys.v.data};
+}
+
+}  // namespace
+
+Status HopperPlan::forward_pulling(const StagedWork& staged, const ForwardTiles& t,
+                                   std::byte* workspace) const {
+  const auto& pulls = dynamic_cast<const StagedPulls&>(staged);
+  const PulledKeys& keys = *t.pulled;
+  LONGSPAN_CHECK_OK(fits_pulls(pulls, keys));
+  PullParameters p;
+  LONGSPAN_TRY(static_cast<Parameters&>(p), parameters_of(staged, t, workspace));
+  p.own_k = p.k;
+  p.own_v = p.v;
+  if (keys.k.rows() > 0) {
+    LONGSPAN_TRY(p.own_k, map_rows(keys.k, staged.kernel->k));
+    LONGSPAN_TRY(p.own_v, map_rows(keys.v, staged.kernel->v));
+  }
+  set_loans(pulls, keys, p);
+  p.turns = static_cast<const Turn*>(pulls.turns.data());
+  p.places = static_cast<const int32_t*>(pulls.places.data());
+  p.pull_units = static_cast<const PullUnit*>(pulls.units.data());
+  p.units_of_piece = static_cast<const uint32_t*>(pulls.units_of_piece.data());
+  p.pull_count = pulls.unit_count;
+  p.piece_log2 = pulls.piece_log2;
+  p.finished = p.counter + 1;
+  p.arrived = p.counter + 2;
+  p.gathered[0] = static_cast<char*>(t.k.data);
+  p.gathered[1] = static_cast<char*>(t.v.data);
+  LONGSPAN_CHECK_OK(cuda::fill_on_device(p.counter, 0, kCounters * sizeof(uint32_t), t.stream));
+  return launch(staged, p, t.stream);
+}
+
+}  // namespace longspan::hopper
