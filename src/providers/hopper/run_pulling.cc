@@ -1,6 +1,7 @@
 // Calls that bring keys and values of other ranks themselves.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "providers/hopper/maps.h"
@@ -52,14 +53,15 @@ Status HopperPlan::forward_pulling(const StagedWork& staged, const ForwardTiles&
     LONGSPAN_TRY(p.own_v, map_rows(keys.v, staged.kernel->v));
   }
   set_loans(pulls, keys, p);
-  p.turns = static_cast<const Turn*>(pulls.turns.data());
+  p.starts = static_cast<const Start*>(pulls.starts.data());
   p.places = static_cast<const int32_t*>(pulls.places.data());
   p.pull_units = static_cast<const PullUnit*>(pulls.units.data());
-  p.units_of_piece = static_cast<const uint32_t*>(pulls.units_of_piece.data());
+  std::copy(pulls.units_of_piece.begin(), pulls.units_of_piece.end(), p.units_of_piece);
   p.pull_count = pulls.unit_count;
   p.piece_log2 = pulls.piece_log2;
   p.finished = p.counter + 1;
-  p.arrived = p.counter + 2;
+  p.there = p.counter + 2;
+  p.arrived = p.counter + 3;
   p.gathered[0] = static_cast<char*>(t.k.data);
   p.gathered[1] = static_cast<char*>(t.v.data);
   LONGSPAN_CHECK_OK(cuda::fill_on_device(p.counter, 0, kCounters * sizeof(uint32_t), t.stream));

@@ -97,7 +97,7 @@ __device__ __forceinline__ void attend_pulling(const PullParameters& p) {
       if (t == 96) Puller<C>(p, pull).run();
     } else {
       static_assert(C::kDirect, "no warp is spare that could store results");
-      if (t / 32 == 1 || t / 32 == 3) pull_by_warps(p, t / 64, t & 31);
+      if (t / 32 == 1 || t / 32 == 3) pull_by_warps<C>(p, t / 64, t & 31);
     }
   } else {
     take_registers<C::kConsumerRegisters>();
