@@ -16,7 +16,8 @@
 namespace longspan::hopper {
 
 /// Words that launches count in.
-inline constexpr size_t kCounters = 3 + kMostPieces;
+inline constexpr size_t kCounters = 4 + kMostPieces;
+static_assert(kCounters <= kLoanCounters);
 
 /// Bytes from the start of the workspace: counters, and rows of Q, K and V where TMA cannot read
 /// the caller's. Counters: of blocks drawn, and those of launches that pull (see PullParameters).

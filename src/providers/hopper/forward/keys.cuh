@@ -23,6 +23,8 @@ class KeysInPlace {
   /// The row of own K and V where the block lies, or kInTile; returns once it is there. Blocks of a
   /// tile are asked for in turn.
   __device__ __forceinline__ int find(int, int) { return kInTile; }
+  /// No more tiles.
+  __device__ __forceinline__ void end() const {}
   __device__ __forceinline__ const Mapped& k(int) const { return p_.k; }
   __device__ __forceinline__ const Mapped& v(int) const { return p_.v; }
 
@@ -59,6 +61,7 @@ class PulledKeys {
     arrivals_.wait(k_row + first, k_row + min(first + C::kKeys, tile.keys));
     return kInTile;
   }
+  __device__ __forceinline__ void end() const { leave<C>(p_); }
 
   __device__ __forceinline__ const Mapped& k(int own) const { return own < 0 ? p_.k : p_.own_k; }
   __device__ __forceinline__ const Mapped& v(int own) const { return own < 0 ? p_.v : p_.own_v; }

@@ -34,6 +34,7 @@ class Producer {
     load_v(step_ - 1);
     next_tail({-1, 0});
     mbarrier_arrive(sm_.tail_full);
+    keys_.end();
   }
 
  private:

@@ -15,6 +15,27 @@ struct PullShared {
   uint32_t units, full;
 };
 
+/// One thread of the launch, at its start: borrowers may read what this rank lends.
+__device__ __forceinline__ void admit_borrowers(const PullParameters& p) {
+  release_to_system();
+#pragma unroll 1
+  for (int i = 0; i < p.lent_count; ++i) store_for_system(p.lent[i].ready, 1);
+}
+/// The same thread at its end: until they have.
+__device__ __forceinline__ void await_borrowers(const PullParameters& p) {
+#pragma unroll 1
+  for (int i = 0; i < p.lent_count; ++i) {
+    wait_word_of_system(p.lent[i].done);
+    store_for_system(p.lent[i].done, 0);
+  }
+}
+
+/// Of each puller and producer, once it needs the bits of pieces no more: the last one clears them.
+template <class C>
+__device__ __forceinline__ void leave(const PullParameters& p) {
+  if (last_of(gridDim.x * (C::kPullers + 1), p.through)) *p.there = 0;
+}
+
 /// What all that pull have in common: lenders whose memory may be read, and the end.
 template <class C>
 class Lenders {
@@ -41,6 +62,7 @@ class Lenders {
   /// One of all pullers has read and published all of its units.
   __device__ __forceinline__ void finish() const {
     if (last_of(gridDim.x * C::kPullers, p_.finished)) tell_lenders();
+    leave<C>(p_);
   }
 
  private:
