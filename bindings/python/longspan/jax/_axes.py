@@ -2,6 +2,21 @@
 
 import jax
 
+from longspan._errors import InvalidArgument
+
+
+def size(axis_name) -> int:
+    """Devices on the axis; 1 without one."""
+    if axis_name is None:
+        return 1
+    try:
+        return jax.lax.axis_size(axis_name)
+    except NameError:
+        raise InvalidArgument(
+            f"axis_name is {axis_name!r}, and no such mesh axis is bound here; call attention "
+            "inside jax.shard_map over a mesh that has it"
+        ) from None
+
 
 def _varying(x) -> frozenset:
     return jax.typeof(x).manual_axis_type.varying
