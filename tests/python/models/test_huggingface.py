@@ -205,7 +205,8 @@ def test_models_that_compute_with_their_mask_are_refused(model, settings):
     config = getattr(transformers, f"{model}Config")(
         vocab_size=97, **settings, attn_implementation="longspan"
     )
-    refused(getattr(transformers, f"{model}ForCausalLM")(config), "computes with its attention mask")
+    made = getattr(transformers, f"{model}ForCausalLM")(config)
+    refused(made, "computes with its attention mask")
 
 
 def test_a_mask_has_no_more_than_its_terms():

@@ -8,7 +8,7 @@ from longspan._errors import Unsupported
 
 
 def underived(run: Callable) -> Callable:
-    """``run``, which is a derivative or has one by other means, with an error for who derives it."""
+    """``run``, a derivative or something with one of its own, with an error for who derives it."""
     guarded = jax.custom_jvp(run)
 
     @guarded.defjvp
