@@ -1,7 +1,10 @@
 """How an engine chooses and waits."""
 
 import dataclasses
+import math
 from typing import Any
+
+from longspan._errors import InvalidArgument
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +43,20 @@ class Options:
     output_fill: str = "elide"
     routing_table: str = ""
     deadline: float = 60.0
+
+    def __post_init__(self):
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            kinds = (int, float) if field.type is float else field.type
+            if not isinstance(value, kinds):
+                raise InvalidArgument(
+                    f"{field.name} of Options is {value!r}; it must be of type "
+                    f"{field.type.__name__}"
+                )
+        if not 0 < self.deadline < math.inf:
+            raise InvalidArgument(
+                f"deadline of Options is {self.deadline} seconds; it must be positive and finite"
+            )
 
     def values(self) -> tuple[Any, ...]:
         """The fields in their order."""

@@ -1,6 +1,8 @@
 """What the package offers without a framework."""
 
+import importlib.metadata
 import json
+import pathlib
 import subprocess
 import sys
 
@@ -107,3 +109,44 @@ def test_needs_no_framework():
     )
     run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert run.stdout.strip() == TEXT
+
+
+def test_a_native_library_of_another_version_is_refused(monkeypatch):
+    from longspan import _native
+
+    monkeypatch.setattr(importlib.metadata, "version", lambda _: "9.9")
+    with pytest.raises(ImportError, match="version .*, the Python package 9.9.*force-reinstall"):
+        _native._load()
+    monkeypatch.setattr(_native, "_PATH", pathlib.Path("nowhere.so"))
+    with pytest.raises(ImportError, match="nowhere.so is missing.*pip install"):
+        _native._load()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"heads": 4}, "heads is 4"),
+        ({"heads": (4, 2, 1)}, "of keys and values"),
+        ({"lengths": 8}, "lengths is 8"),
+        ({"lengths": [8.5]}, "list of integers"),
+        ({"window": (1, 2, 3)}, "window is"),
+        ({"alibi": "default"}, "alibi is 'default'"),
+        ({"scale": "half"}, "scale is 'half'"),
+        ({"chunk": 2.5}, "chunk is"),
+    ],
+)
+def test_arguments_of_other_kinds_are_refused_by_name(change, message):
+    problem = {"dtype": "f32", "heads": (4, 2), "dim": 8, "lengths": [8], **change}
+    with pytest.raises(longspan.InvalidArgument, match=message):
+        longspan.problem_text(**problem)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [({"deadline": float("inf")}, "deadline of Options is inf"), ({"deadline": -1}, "positive"),
+     ({"partition": 3}, "partition of Options is 3"),
+     ({"require_fp32_partials": "no"}, "type bool")],
+)
+def test_options_of_other_kinds_are_refused_by_name(change, message):
+    with pytest.raises(longspan.InvalidArgument, match=message):
+        longspan.Options(**change)

@@ -10,6 +10,7 @@ from jax.sharding import PartitionSpec
 from jax_oracle import Terms, check
 from jax_scene import Scene, over_mesh
 
+import longspan
 from longspan.jax import Plan, attention
 
 RANKS = 4
@@ -192,3 +193,38 @@ def test_a_mesh_of_one_device(name):
     mesh = jax.make_mesh((1,), ("cp",), axis_types=(jax.sharding.AxisType.Auto,),
                          devices=jax.devices()[:1])
     SCENES[name].check(over_mesh(SCENES[name], "zigzag", mesh=mesh))
+
+
+def two_axes(run, spec, **options):
+    automatic = (jax.sharding.AxisType.Auto,) * 2
+    mesh = jax.make_mesh((2, 2), ("data", "cp"), axis_types=automatic)
+    return jax.jit(jax.shard_map(run, mesh=mesh, in_specs=spec, out_specs=spec, **options))
+
+
+@pytest.mark.parametrize("partition", ["contiguous", "zigzag"])
+def test_other_axes_may_be_automatic(partition):
+    q = jnp.asarray(np.random.default_rng(0).normal(size=(2, 8, 4, 16)), jnp.float32)
+    plan = Plan(2, seq=8, causal=True, partition=partition)
+
+    def loss(run):
+        return jax.grad(lambda q: (run(q) ** 2).sum())(q)
+
+    run = two_axes(
+        lambda q: attention(q, q, q, axis_name="cp", **plan.arguments(batch=2)),
+        PartitionSpec(None, "cp"), axis_names={"cp"},
+    )
+    np.testing.assert_allclose(
+        loss(lambda q: plan.unshard(run(plan.shard(q)))),
+        loss(lambda q: attention(q, q, q, causal=True)), atol=1e-4,
+    )
+
+
+def test_axes_are_named_in_the_order_of_the_mesh():
+    q = jnp.asarray(np.random.default_rng(0).normal(size=(2, 8, 4, 16)), jnp.float32)
+    for axes in (("data", "cp"), ["data", "cp"]):
+        run = two_axes(lambda q: attention(q, q, q, axis_name=axes, causal=True),
+                       PartitionSpec(None, ("data", "cp")))
+        np.testing.assert_allclose(run(q), attention(q, q, q, causal=True), atol=1e-5)
+    with pytest.raises(longspan.InvalidArgument, match=r"in the order \('data', 'cp'\)"):
+        two_axes(lambda q: attention(q, q, q, axis_name=("cp", "data")),
+                 PartitionSpec(None, ("cp", "data")))(q)

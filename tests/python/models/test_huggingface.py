@@ -1,5 +1,7 @@
 """transformers' models with longspan against their own eager attention, on one rank."""
 
+import copy
+
 import pytest
 import torch
 import transformers
@@ -194,6 +196,40 @@ def test_models_that_compute_attention_themselves_are_refused():
         huggingface.use(transformers.BloomForCausalLM(config))
 
 
+@pytest.mark.parametrize(
+    ("model", "settings"),
+    [("Bloom", {"n_layer": 1, "n_head": 4}), ("Mpt", {"n_layers": 1, "n_heads": 4, "d_model": 32}),
+     ("XGLM", {"num_layers": 1, "attention_heads": 4, "d_model": 32, "ffn_dim": 32})],
+)
+def test_models_that_compute_with_their_mask_are_refused(model, settings):
+    config = getattr(transformers, f"{model}Config")(
+        vocab_size=97, **settings, attn_implementation="longspan"
+    )
+    made = getattr(transformers, f"{model}ForCausalLM")(config)
+    refused(made, "computes with its attention mask")
+
+
+def test_a_mask_has_no_more_than_its_terms():
+    mask = huggingface._masks.Mask(causal=True)
+    assert not hasattr(mask, "shape") and copy.deepcopy(mask) == mask
+    with pytest.raises(longspan.Unsupported, match="'add'"):
+        torch.ones(2) + mask
+
+
+def test_encoders_and_decoders():
+    settings = {"vocab_size": 97, "d_model": 32, "encoder_layers": 1, "decoder_layers": 1,
+                "encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_ffn_dim": 32,
+                "decoder_ffn_dim": 32, "pad_token_id": 0}
+    torch.manual_seed(0)
+    model = transformers.BartForConditionalGeneration(transformers.BartConfig(**settings)).eval()
+    mask = (torch.arange(14)[None] < torch.tensor([14, 6])[:, None]).long()
+    inputs = {"input_ids": tokens(2, 14), "attention_mask": mask, "labels": tokens(2, 9)}
+    model.set_attn_implementation("eager")
+    want = model(**inputs).logits
+    huggingface.use(model)
+    assert relative_rms(model(**inputs).logits, want) <= 2e-6
+
+
 def test_encoders():
     settings = {"vocab_size": 97, "hidden_size": 32, "num_hidden_layers": 2,
                 "num_attention_heads": 4, "intermediate_size": 64}
@@ -205,6 +241,18 @@ def test_encoders():
     mask = (torch.arange(14)[None] < torch.tensor([14, 6])[:, None]).long()
     want, got = (m(input_ids=tokens(2, 14), attention_mask=mask).last_hidden_state for m in models)
     assert relative_rms(got[mask.bool()], want[mask.bool()]) <= 2e-6
+
+
+def test_wrong_inputs_are_named():
+    with pytest.raises(longspan.InvalidArgument, match="model is a Linear"):
+        huggingface.use(torch.nn.Linear(2, 2))
+    parallel, ids = huggingface.use(tiny("gemma3")), tokens(2, 20)
+    with pytest.raises(longspan.InvalidArgument, match=r"input_ids is \[20\]"):
+        parallel.shard(ids[0])
+    with pytest.raises(longspan.InvalidArgument, match=r"labels is \[2, 5\]"):
+        parallel.shard(ids, labels=ids[:, :5])
+    with pytest.raises(longspan.InvalidArgument, match="list of integers"):
+        parallel.shard(ids[:1], lengths=[9.5, 10.5])
 
 
 def test_one_rank_loss_helper():

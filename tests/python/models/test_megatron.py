@@ -3,6 +3,7 @@
 import dataclasses
 import enum
 import inspect
+import types
 
 import pytest
 import torch
@@ -132,3 +133,43 @@ def test_refusals():
         made(config=Config(context_parallel_size=2))
     with pytest.raises(longspan.InvalidArgument, match="cu_seqlens_q"):
         made()(*tensors(6), None, packed_seq_params=PackedSeqParams())
+
+
+def test_what_is_not_honoured_is_named():
+    for name in ("qk_clip", "log_max_attention_logit"):
+        config = Config()
+        setattr(config, name, True)
+        with pytest.raises(longspan.Unsupported, match=name):
+            made(config=config)
+    ends = torch.tensor([0, 6], dtype=torch.int32)
+    params = PackedSeqParams(cu_seqlens_q=ends, cu_seqlens_kv=ends)
+    params.local_cp_size = 2
+    with pytest.raises(longspan.Unsupported, match="local_cp_size is 2"):
+        made()(*tensors(6), None, packed_seq_params=params)
+
+
+def test_groups_agree_with_the_config():
+    two = types.SimpleNamespace(size=lambda: 2)
+    with pytest.raises(longspan.InvalidArgument, match="1 ranks.*pg_collection.cp has 2"):
+        made(pg_collection=types.SimpleNamespace(cp=two, tp=None))
+    with pytest.raises(longspan.InvalidArgument, match="num_query_groups|num_gqa_groups is 3"):
+        made(config=Config(num_query_groups=3, tensor_model_parallel_size=2),
+             pg_collection=types.SimpleNamespace(cp=None, tp=two))
+
+
+def test_padded_packs_and_repeated_ends():
+    inputs = tensors(16)
+    terms = Terms(causal=True)
+    lengths, extents = (torch.tensor(ends, dtype=torch.int32) for ends in ([0, 5, 11], [0, 8, 16]))
+    params = PackedSeqParams(cu_seqlens_q=lengths, cu_seqlens_kv=lengths,
+                             cu_seqlens_q_padded=extents, cu_seqlens_kv_padded=extents)
+    out = made()(*inputs, None, packed_seq_params=params)
+    for begin, end in ((0, 5), (8, 14)):
+        want = sequence_attention(*(t[begin:end] for t in inputs), terms)[0].flatten(-2)
+        assert relative_rms(out[begin:end], want) <= 2e-6
+    assert not out[5:8].any() and not out[14:].any()
+    repeated = torch.tensor([0, 5, 16, 16, 16], dtype=torch.int32)
+    plain, params = repeated[:3], PackedSeqParams(cu_seqlens_q=repeated, cu_seqlens_kv=repeated)
+    once = PackedSeqParams(cu_seqlens_q=plain, cu_seqlens_kv=plain)
+    assert torch.equal(made()(*inputs, None, packed_seq_params=params),
+                       made()(*inputs, None, packed_seq_params=once))

@@ -214,6 +214,13 @@ def test_refusals(arguments, expected):
         ({"attn_mask_type": "padding"}, "cu_seqlens_q"),
         ({"core_attention_bias": torch.zeros(1, 4, 12, 12)}, "post_scale_bias"),
         ({"core_attention_bias_type": "post_scale_bias"}, "without core_attention_bias"),
+        ({"alibi_slopes": torch.ones(4)}, "say 'alibi'"),
+        ({"window_size": 3}, "window_size is 3"),
+        ({"cu_seqlens_q": torch.tensor([0, 6, 12])}, "a mask type that does not read it"),
+        ({"attn_mask_type": "padding", "cu_seqlens_q": torch.tensor([0, 6, 12]),
+          "cu_seqlens_q_padded": torch.tensor([0, 12, 24])}, "cu_seqlens_q_padded.*'thd'"),
+        ({"qkv_layer": torch.ones(1, 12, 3, 4, 8)}, "query_layer is given beside qkv_layer"),
+        ({"kv_layer": torch.ones(1, 12, 2, 4, 8)}, "key_layer is given beside kv_layer"),
     ],
 )
 def test_wrong_values_are_named(arguments, expected):
@@ -224,6 +231,12 @@ def test_wrong_values_are_named(arguments, expected):
 def test_wrong_heads_formats_and_groups_are_named():
     with pytest.raises(longspan.InvalidArgument, match="4 and 4"):
         DotProductAttention(4, 8)(*qkv())
+    with pytest.raises(longspan.InvalidArgument, match="num_attention_heads is 5 over 2"):
+        DotProductAttention(5, 8, tp_size=2)
+    with pytest.raises(longspan.InvalidArgument, match="dims 8 and 8.*kv_channels.*16 and 16"):
+        DotProductAttention(4, 16, num_gqa_groups=2)(*qkv())
+    with pytest.raises(longspan.InvalidArgument, match="q is a NoneType"):
+        made()()
     with pytest.raises(longspan.InvalidArgument, match="'bhsd'"):
         DotProductAttention(4, 8, qkv_format="bhsd")
     with pytest.raises(longspan.InvalidArgument, match="'ulysses'"):

@@ -105,3 +105,66 @@ def test_lengths_on_the_device_are_shared():
     assert torch.equal(got, torch.stack([call(a, b, lengths) for a, b in zip(q, k)]))
     with pytest.raises(longspan.InvalidArgument, match="vmap over actual_lengths"):
         vmap(call)(q, k, lengths.expand(CALLS, 2))
+
+
+def second_derivative_by(route):
+    q, k = (x[0].requires_grad_() for x in batches())
+    loss = lambda q: run(q, k).square().sum()  # noqa: E731
+    if route == "hessian":
+        return torch.autograd.functional.hessian(loss, q)
+    if route == "tangents by two gradients":
+        return torch.autograd.functional.jvp(lambda q: run(q, k), q, q)
+    if route == "plan":
+        plan = engine_of().plan(dtype="f32", heads=(4, 2), dim=8, lengths=[9, 9], causal=True)
+        o = attention(q, k, k, plan=plan)
+    elif route == "operator":
+        from torch.utils.flop_counter import FlopCounterMode
+
+        with FlopCounterMode(display=False):
+            o = run(q, k)
+    else:
+        o = run(q, k)
+    loss = o.sum() if route == "constant gradient" else o.square().sum()
+    dq, = torch.autograd.grad(loss, q, create_graph=True)
+    return torch.autograd.grad(dq.square().sum(), q)
+
+
+@pytest.mark.parametrize(
+    "route",
+    ["create_graph", "constant gradient", "plan", "operator", "hessian",
+     "tangents by two gradients"],
+)
+def test_second_derivatives_are_refused_by_every_route(route):
+    with pytest.raises(longspan.Unsupported, match="second derivatives of attention"):
+        second_derivative_by(route)
+
+
+def test_first_derivatives_are_the_same_where_a_graph_is_kept():
+    q, k = (x[0].requires_grad_() for x in batches())
+    kept = torch.autograd.grad(run(q, k).square().sum(), (q, k), create_graph=True)
+    for got, want in zip(kept, plain_gradients(q, k)):
+        assert torch.equal(got, want)
+
+
+def test_several_gradients_at_once_name_what_to_use():
+    q, k = (x[0].requires_grad_() for x in batches())
+    o = run(q, k)
+    with pytest.raises(longspan.Unsupported, match="jacrev"):
+        torch.autograd.grad(o, q, torch.ones(3, *o.shape), is_grads_batched=True)
+
+
+def test_linearize_is_refused():
+    q, k = (x[0] for x in batches())
+    with pytest.raises(longspan.Unsupported, match="forward-mode"):
+        torch.func.linearize(lambda q: run(q, k), q)
+
+
+def test_what_a_vmap_cannot_give_is_named():
+    q, k = batches()
+    with pytest.raises(longspan.InvalidArgument, match="vmap over 0 calls"):
+        vmap(run)(q[:0], k[:0])
+    lengths = torch.full((CALLS, 2), 9)
+    with pytest.raises(longspan.InvalidArgument, match="vmap over lengths"):
+        vmap(lambda q, k, n: attention(q, k, k, lengths=n))(q, k, lengths)
+    with pytest.raises(longspan.InvalidArgument, match="randomness='same'"):
+        vmap(lambda q, k: attention(q, k, k, dropout=0.5), randomness="different")(q, k)

@@ -31,6 +31,10 @@ def _check_extents(q, k, v, layout: str) -> None:
     if layout not in LAYOUTS:
         raise InvalidArgument(f"layout is {layout!r}; one of {', '.join(LAYOUTS)}")
     for name, x in (("q", q), ("k", k), ("v", v)):
+        if not all(isinstance(extent, int) for extent in x.shape):
+            raise InvalidArgument(
+                f"{name} is {list(x.shape)}; extents must be known when the program is traced"
+            )
         if x.ndim != len(layout):
             raise InvalidArgument(
                 f"{name} is {list(x.shape)}; layout={layout!r} takes {len(layout)} extents"
@@ -43,6 +47,11 @@ def _check_extents(q, k, v, layout: str) -> None:
 
 
 def _check_bias(bias, spec: Spec) -> None:
+    if not jnp.issubdtype(bias.dtype, jnp.floating):
+        raise InvalidArgument(
+            f"bias is {bias.dtype}; it is added to the scores and of q's type. A mask of booleans "
+            "is jnp.where(mask, 0, -jnp.inf), or better a window, prefix or lengths"
+        )
     key = spec.fields["bias"]
     q_extents, k_extents = spec.extents("q"), spec.extents("k")
     batch = 1 if key.startswith("1") else len(q_extents)
@@ -74,11 +83,20 @@ def _per_head(values, name: str, heads: int, dtype):
     return values.astype(dtype)
 
 
+def _alibi_kind(alibi) -> str | None:
+    if isinstance(alibi, str):
+        raise InvalidArgument(f"alibi is {alibi!r}; it must be True, False or slopes [heads]")
+    return None if alibi is None or alibi is False else "default"
+
+
 def _sink_kind(sinks) -> str | None:
     if sinks is None or sinks is False:
         return None
-    if isinstance(sinks, str):
-        return sinks
+    if isinstance(sinks, (str, bool)):
+        if sinks == "off_by_one":
+            return sinks
+        raise InvalidArgument(f"sinks is {sinks!r}; it must be values [heads], 'off_by_one' or "
+                              "None")
     return "learnable"
 
 
@@ -213,13 +231,16 @@ def attention(
         longspan.InvalidArgument: names the argument, its value and what is allowed.
         longspan.Unsupported: nobody computes this; the message has all declines.
     """
+    q, k, v = map(jnp.asarray, (q, k, v))
+    bias = None if bias is None else jnp.asarray(bias)
+    axis_name = tuple(axis_name) if isinstance(axis_name, list) else axis_name
     dtype = _dtype_name(q, k, v)
     _check_extents(q, k, v, layout)
     settled = Settled(causal, align, window, prefix, chunk, scale, softcap, dropout, lengths,
                       kv_lengths, cu_seqlens, cu_seqlens_kv, forward_provider, backward_provider,
                       strategy, partition)
     sides = {
-        "alibi": "default" if alibi is not None and alibi is not False else None,
+        "alibi": _alibi_kind(alibi),
         "bias": bias_key(bias),
         "sink": _sink_kind(sinks),
         "max_logit": "true" if return_max_logit else None,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
+from longspan.jax._derivatives import underived
 from longspan.jax._spec import Spec
 
 # How arrays of several calls become one: the layout of the problem, rows one behind the other,
@@ -92,4 +93,4 @@ def batchable(direction: Direction, spec: Spec):
             results = _as_one(direction, spec, n, batched, arrays)
         return results, [True] * len(results)
 
-    return run
+    return underived(run)

@@ -57,6 +57,10 @@ class CallPlan(Plan):
             strategy, partition, forward_provider, backward_provider: as in ``attention``.
             gradients: False prepares forward alone.
         """
+        if text is not None and problem:
+            raise InvalidArgument(
+                f"{', '.join(problem)} given beside a problem text; say it in the text"
+            )
         text = canonical_problem(text if text is not None else problem_text(**problem))
         request = f"forward={forward_provider} backward={backward_provider}"
         request += f" gradients={str(gradients).lower()}"

@@ -46,6 +46,14 @@ class Plan:
         """
         if (seq is None) == (cu_seqlens is None):
             raise InvalidArgument("a Plan takes either seq or cu_seqlens")
+        beside = "kv_seq" if seq is None else "cu_seqlens_kv"
+        if (kv_seq if seq is None else cu_seqlens_kv) is not None:
+            raise InvalidArgument(
+                f"{beside} is given, and queries by {'cu_seqlens' if seq is None else 'seq'}; say "
+                "both sides alike"
+            )
+        if not isinstance(ranks, int) or ranks < 1:
+            raise InvalidArgument(f"ranks is {ranks!r}; it must be an integer from 1")
         packed = seq is None
         self._mask = {"causal": causal, "align": align, "window": window, "chunk": chunk}
         self._mask = {key: value for key, value in self._mask.items() if value}
@@ -79,7 +87,8 @@ class Plan:
         self.reason = self._shards["reason"]
 
     def rows(self, side: str = "q") -> int:
-        """Rows that every device holds, padding included. ``side`` is q or k."""
+        """Rows that every device holds, padding included. ``side`` is q (also o) or k (also v)."""
+        self._check_side(side)
         return max(shard["rows"] for shard in self._shards[side])
 
     def indices(self, side: str = "q") -> np.ndarray:
@@ -98,6 +107,7 @@ class Plan:
             axis: of the rows; 1 with ``seq``, 0 with ``cu_seqlens`` by default.
         """
         axis = self._axis(axis)
+        self._check_side(side)
         self._check(x, axis, sum(self._lengths[side]))
         indices = self.indices(side)
         inside = (indices >= 0) & (indices < x.shape[axis])
@@ -130,6 +140,10 @@ class Plan:
 
     def _axis(self, axis: int | None) -> int:
         return (0 if self._packed else 1) if axis is None else axis
+
+    def _check_side(self, side: str) -> None:
+        if side not in self._lengths:
+            raise InvalidArgument(f"side is {side!r}; it must be 'q' (also o) or 'k' (also v)")
 
     def _check(self, x, axis: int, rows: int) -> None:
         if x.shape[axis] != rows:

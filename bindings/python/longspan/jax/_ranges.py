@@ -35,7 +35,7 @@ class Ranges:
             return x
         sources, targets = (jnp.asarray(t)[rank] for t in (self._sources, self._targets))
         place = jnp.arange(rows, dtype=jnp.int32)
-        at = _last_begun(targets, place)
+        at = _last_begun(targets, rows)
         return jnp.take(x, sources[at] + place - targets[at], axis=0, mode="clip")
 
     def give_back(self, rank, y, rows: int):
@@ -44,7 +44,7 @@ class Ranges:
             return y
         sources, targets, counts = self._at(rank)
         place = jnp.arange(rows, dtype=jnp.int32)
-        at = _last_begun(sources, place)
+        at = _last_begun(sources, rows)
         found = jnp.where(self._covers(sources, counts, at, place),
                           targets[at] + place - sources[at], _BEYOND)
         return jnp.take(y, found, axis=0, mode="fill", fill_value=0)
@@ -53,7 +53,7 @@ class Ranges:
         """Of each of ``rows`` rows of the first array whether a range has it."""
         sources, _, counts = self._at(rank)
         place = jnp.arange(rows, dtype=jnp.int32)
-        return self._covers(sources, counts, _last_begun(sources, place), place)
+        return self._covers(sources, counts, _last_begun(sources, rows), place)
 
     def _at(self, rank):
         return [jnp.asarray(t)[rank] for t in (self._sources, self._targets, self._counts)]
@@ -63,6 +63,10 @@ class Ranges:
         return (place >= sources[at]) & (place - sources[at] < counts[at])
 
 
-def _last_begun(begins, place) -> jax.Array:
-    """The last range that begins at or before each place (the first where none does)."""
-    return jnp.maximum(jnp.searchsorted(begins, place, side="right") - 1, 0)
+def _last_begun(begins, rows: int) -> jax.Array:
+    """The last range that begins at or before each row (the first where none does).
+
+    NOTE: not by jnp.searchsorted, which JAX 0.10 cannot trace where some mesh axes are automatic.
+    """
+    begun = jnp.zeros(rows, jnp.int32).at[begins].add(1, mode="drop")
+    return jnp.maximum(jnp.cumsum(begun) - 1, 0)

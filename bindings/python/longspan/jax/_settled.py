@@ -3,13 +3,17 @@
 import dataclasses
 from typing import Any
 
-from jax import lax
+import jax
 
 from longspan._errors import InvalidArgument
 from longspan._problem import canonical_problem, problem_text
+from longspan.jax import _axes, _library
 from longspan.jax._call_plan import CallPlan
 from longspan.jax._lengths import side_of
 from longspan.jax._spec import Spec
+
+
+_CONSTANTS = ("causal", "window", "prefix", "chunk", "scale", "softcap", "dropout")
 
 
 @dataclasses.dataclass
@@ -33,6 +37,15 @@ class Settled:
     strategy: str = "ring"
     partition: str = "contiguous"
 
+    def __post_init__(self):
+        for name in _CONSTANTS:
+            leaves = jax.tree.leaves(getattr(self, name))
+            if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+                raise InvalidArgument(
+                    f"{name} is traced; it must be known when the program is traced, of which it "
+                    "is a constant: close over it, or pass it through static_argnums"
+                )
+
     def given(self) -> list[str]:
         """The names of those that are not at their defaults."""
         names = []
@@ -46,7 +59,7 @@ class Settled:
 
 def spec_for(q, k, v, dtype: str, layout: str, axis_name, settled: Settled, sides: dict) -> Spec:
     """``sides``: the keys alibi, bias, sink and max_logit of the problem; None where absent."""
-    ranks = 1 if axis_name is None else lax.axis_size(axis_name)
+    ranks = _axes.size(axis_name)
     q_side = side_of(q.shape, layout, ranks, settled.lengths, settled.cu_seqlens,
                      ("lengths", "cu_seqlens"))
     kv_lengths, cu_seqlens_kv = settled.kv_lengths, settled.cu_seqlens_kv
@@ -65,8 +78,11 @@ def spec_for(q, k, v, dtype: str, layout: str, axis_name, settled: Settled, side
     for key, side in (("tokens", q_side), ("kv_tokens", k_side)):
         text += "" if side.tokens is None else f" {key}={side.tokens}"
     request = f"forward={settled.forward_provider} backward={settled.backward_provider}"
+    shared = f"ranks={ranks} strategy={settled.strategy} partition={settled.partition}"
     if ranks > 1:
-        request += f" ranks={ranks} strategy={settled.strategy} partition={settled.partition}"
+        request += f" {shared}"
+    elif (settled.strategy, settled.partition) != (Settled.strategy, Settled.partition):
+        _library.shards(canonical_problem(text), shared)  # refuses names that there are not
     return Spec(canonical_problem(text), layout, request, axis_name if ranks > 1 else None)
 
 
@@ -80,12 +96,17 @@ def _check(name: str, given, planned) -> None:
 def spec_of(plan: CallPlan, q, k, v, dtype: str, layout: str, axis_name, settled: Settled,
             sides: dict) -> Spec:
     """Of a plan, for arrays that fit it."""
+    if not isinstance(plan, CallPlan):
+        raise InvalidArgument(
+            f"plan is a {type(plan).__name__}; it must be a CallPlan. A Plan, which is of rows "
+            "alone, gives **plan.arguments()"
+        )
     if settled.given():
         raise InvalidArgument(
             f"{', '.join(settled.given())} given beside a plan, which has settled them: "
             + plan.problem
         )
-    ranks = 1 if axis_name is None else lax.axis_size(axis_name)
+    ranks = _axes.size(axis_name)
     spec = plan.spec(axis_name if ranks > 1 else None)
     fields = spec.fields
     _check("ranks", ranks, plan.ranks)

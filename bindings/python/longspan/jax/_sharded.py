@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from longspan.jax import _axes, _library
+from longspan.jax._derivatives import underived
 from longspan.jax._ranges import Ranges
 from longspan.jax._spec import (
     Spec, accumulator, for_handlers, gradients_of_sides, shape, workspace,
@@ -178,13 +179,14 @@ def _backward(spec: Spec, q, k, v, o, lse, dout, sides):
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def attention(spec: Spec, q, k, v, sides):
     """o, lse and max_logit; see _local.attention."""
-    o, lse, max_logit = _forward(spec.without_gradients(), q, k, v, sides)
+    run = underived(functools.partial(_forward, spec.without_gradients()))
+    o, lse, max_logit = run(q, k, v, sides)
     return o.astype(q.dtype), lse, max_logit
 
 
 def _attention_forward(spec: Spec, q, k, v, sides):
     spec.check_gradients()
-    exact, lse, max_logit = _forward(spec, q, k, v, sides)
+    exact, lse, max_logit = underived(functools.partial(_forward, spec))(q, k, v, sides)
     o = exact.astype(q.dtype)
     kept_o = exact if spec.describe()["exact_o"] else o
     return (o, lse, max_logit), (q, k, v, kept_o, lse, sides)
@@ -192,7 +194,8 @@ def _attention_forward(spec: Spec, q, k, v, sides):
 
 def _attention_backward(spec: Spec, kept, cotangents):
     q, k, v, o, lse, sides = kept
-    dq, dk, dv, dsink, dbias = _backward(spec, q, k, v, o, lse, cotangents[0], sides)
+    run = underived(functools.partial(_backward, spec))
+    dq, dk, dv, dsink, dbias = run(q, k, v, o, lse, cotangents[0], sides)
     return dq, dk, dv, gradients_of_sides(sides, dsink, dbias)
 
 

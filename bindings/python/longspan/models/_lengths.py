@@ -34,14 +34,28 @@ def _packed_side(rows: int, lengths, padded, ranks: int, name: str) -> tuple[lis
 def _packed(q, k, cumulative, ranks: int) -> dict:
     cu_q, cu_kv, padded_q, padded_kv = cumulative
     if cu_kv is None:
-        cu_kv, padded_kv = cu_q, padded_q
+        cu_kv, padded_kv = cu_q, padded_q if padded_kv is None else padded_kv
     lengths, extents = _packed_side(q.shape[0], cu_q, padded_q, ranks, "q")
     kv_lengths, kv_extents = _packed_side(k.shape[0], cu_kv, padded_kv, ranks, "kv")
     return {"lengths": lengths, "kv_lengths": kv_lengths, "padded": extents,
             "kv_padded": kv_extents, "layout": "thd"}
 
 
+def _check_unread(layout: str, padding: bool, cumulative) -> None:
+    """Cumulative lengths that neither the format nor the mask type asks for."""
+    names = ("cu_seqlens_q", "cu_seqlens_kv", "cu_seqlens_q_padded", "cu_seqlens_kv_padded")
+    for name, given in zip(names, cumulative):
+        if given is None or (padding and not name.endswith("padded")):
+            continue
+        remedy = "qkv_format 'thd'" if padding else "an attn_mask_type with padding, or 'thd'"
+        raise InvalidArgument(
+            f"{name} is given with qkv_format '{layout}' and a mask type that does not read it; "
+            f"say {remedy}, or leave it out"
+        )
+
+
 def _batched(q, k, layout: str, padding: bool, cumulative, ranks: int) -> dict:
+    _check_unread(layout, padding, cumulative)
     batch_dim, seq_dim = (0, 1) if layout == "bshd" else (1, 0)
     extents = [q.shape[seq_dim] * ranks] * q.shape[batch_dim]
     kv_extents = [k.shape[seq_dim] * ranks] * k.shape[batch_dim]

@@ -28,9 +28,14 @@ def mask_type(word: str) -> str:
 
 
 def _window(causal: bool, window: tuple[int, int] | None, word: str) -> tuple[int, int] | None:
-    if window is None or tuple(window) == (-1, -1):
+    if window is None:
         return None
-    left, right = window
+    try:
+        left, right = window
+    except (TypeError, ValueError):
+        raise InvalidArgument(f"window_size is {window!r}; it must be (left, right)") from None
+    if (left, right) == (-1, -1):
+        return None
     if causal and right not in (0, -1):
         raise InvalidArgument(
             f"window_size ({left}, {right}) shows later keys, which attn_mask_type '{word}' hides; "

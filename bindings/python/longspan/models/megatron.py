@@ -7,6 +7,14 @@ from longspan.models.transformer_engine import DotProductAttention
 from longspan.torch._group import process_group
 
 
+# Switches of a configuration that change what attention computes or gives, and why not here.
+_REFUSED = {
+    "fp8_dot_product_attention": "longspan has no 8-bit types",
+    "qk_clip": "its largest logits are not handed on",
+    "log_max_attention_logit": "its largest logits are not handed on",
+}
+
+
 def _has_window(config, layer_number: int) -> bool:
     """Whether the layer is one of those with config.window_size."""
     skipped = getattr(config, "window_attn_skip_freq", None)
@@ -19,9 +27,14 @@ def _has_window(config, layer_number: int) -> bool:
 
 def _group(pg_collection, name: str, size: int):
     """A group of the collection; None where it has one rank."""
+    group = getattr(pg_collection, name, None)
+    if group is not None and group.size() != size:
+        raise InvalidArgument(
+            f"the config has {size} ranks in the dimension '{name}', and pg_collection.{name} has "
+            f"{group.size()}; they must agree"
+        )
     if size == 1:
         return None
-    group = getattr(pg_collection, name, None)
     if group is None:
         raise InvalidArgument(
             f"the config has {size} ranks in the dimension '{name}', but pg_collection has no "
@@ -57,10 +70,9 @@ class CoreAttention(DotProductAttention):
         cp_comm_type: str | None = None,
         pg_collection=None,
     ):
-        if getattr(config, "fp8_dot_product_attention", False):
-            raise Unsupported(
-                "fp8_dot_product_attention: longspan has no 8-bit types; set it False"
-            )
+        for name, remedy in _REFUSED.items():
+            if getattr(config, name, False):
+                raise Unsupported(f"{name} of the config is not honoured: {remedy}; set it False")
         dropout = config.attention_dropout if attention_dropout is None else attention_dropout
         super().__init__(
             num_attention_heads=config.num_attention_heads,
@@ -105,6 +117,13 @@ class CoreAttention(DotProductAttention):
         if group is not None and group is not self.cp_group:
             raise Unsupported(
                 "packed_seq_params has a cp_group of its own (dynamic context parallelism); call "
+                "set_context_parallel_group before the step instead"
+            )
+        ranks = getattr(params, "local_cp_size", None)
+        if ranks not in (None, self._ranks()):
+            raise Unsupported(
+                f"packed_seq_params.local_cp_size is {ranks}, the module's group has "
+                f"{self._ranks()} ranks (dynamic context parallelism); call "
                 "set_context_parallel_group before the step instead"
             )
         names = ("cu_seqlens_q", "cu_seqlens_kv", "cu_seqlens_q_padded", "cu_seqlens_kv_padded")

@@ -40,15 +40,32 @@ def _refuse(**given) -> None:
 
 
 def _one_of(name: str, value, choices) -> None:
-    if value not in choices:
+    if value not in tuple(choices):
         raise InvalidArgument(f"{name} is '{value}'; it must be one of {', '.join(choices)}")
+
+
+def _none_beside(fused: str, **parts) -> None:
+    for name, value in parts.items():
+        if value is not None:
+            raise InvalidArgument(f"{name} is given beside {fused}, which holds it; give one")
+
+
+def _per_rank(name: str, heads: int, ranks: int) -> int:
+    if heads % ranks:
+        raise InvalidArgument(
+            f"{name} is {heads} over {ranks} tensor parallel ranks; it must be a multiple of them"
+        )
+    return heads // ranks
 
 
 def _unpacked(qkv, kv, query, key, value, dim: int):
     """query, key and value, from fused tensors where these are given."""
+    given = {"kv_layer": kv, "key_layer": key, "value_layer": value}
     if qkv is not None:
+        _none_beside("qkv_layer", query_layer=query, **given)
         return qkv.unbind(dim)
     if kv is not None:
+        _none_beside("kv_layer", key_layer=key, value_layer=value)
         return query, *kv.unbind(dim)
     return query, key, value
 
@@ -99,15 +116,17 @@ class DotProductAttention(torch.nn.Module):
         _one_of("attention_type", attention_type, ("self", "cross"))
         _one_of("softmax_type", softmax_type, _SINKS)
         self.tp_size = tp_size if tp_group is None else tp_group.size()
-        self.heads = num_attention_heads // self.tp_size
-        self.kv_heads = (num_gqa_groups or num_attention_heads) // self.tp_size
+        self.heads = _per_rank("num_attention_heads", num_attention_heads, self.tp_size)
+        self.kv_heads = _per_rank(
+            "num_gqa_groups", num_gqa_groups or num_attention_heads, self.tp_size
+        )
         self.attention_dropout = attention_dropout
         self.qkv_format = qkv_format
         self.attn_mask_type = mask_type(attn_mask_type)
         self.window_size = window_size
         self.bottom_right_diagonal = bottom_right_diagonal
-        dim = kv_channels if isinstance(kv_channels, int) else kv_channels[0]
-        self.softmax_scale = dim**-0.5 if softmax_scale is None else softmax_scale
+        self.dims = (kv_channels,) * 2 if isinstance(kv_channels, int) else tuple(kv_channels)
+        self.softmax_scale = self.dims[0]**-0.5 if softmax_scale is None else softmax_scale
         self.softmax_type = softmax_type
         self.return_max_logit = bool(return_max_logit)
         self.options = Options()
@@ -171,11 +190,13 @@ class DotProductAttention(torch.nn.Module):
             score_mod_bprop=score_mod_bprop, score_mod_tensors=score_mod_tensors,
             score_mod_bprop_tensors=score_mod_bprop_tensors,
         )
-        q, k, v = _arguments.autocast(*_unpacked(
+        q, k, v = _unpacked(
             qkv_layer, kv_layer, query_layer, key_layer, value_layer, qkv_interleave_dim
-        ))
-        self._check_heads(q, k)
+        )
         layout = qkv_format or self.qkv_format
+        _arguments.check_tensors(layout, None, q, k, v)
+        self._check_heads(q, k, v)
+        q, k, v = _arguments.autocast(q, k, v)
         word = mask_type(attn_mask_type or self.attn_mask_type)
         if bottom_right_diagonal is None:
             bottom_right_diagonal = self.bottom_right_diagonal
@@ -200,12 +221,18 @@ class DotProductAttention(torch.nn.Module):
     def _ranks(self) -> int:
         return 1 if self.cp_group is None else self.cp_group.size()
 
-    def _check_heads(self, q, k) -> None:
+    def _check_heads(self, q, k, v) -> None:
         given = (q.shape[-2], k.shape[-2])
         if given != (self.heads, self.kv_heads):
             raise InvalidArgument(
                 f"query and key have {given[0]} and {given[1]} heads; made for num_attention_heads "
                 f"and num_gqa_groups they must have {self.heads} and {self.kv_heads}"
+            )
+        dims = (k.shape[-1], v.shape[-1])
+        if dims != self.dims:
+            raise InvalidArgument(
+                f"key and value have dims {dims[0]} and {dims[1]}; made for kv_channels they must "
+                f"have {self.dims[0]} and {self.dims[1]}"
             )
 
     def _scores(self, mask: dict, bias_type: str, bias, slopes) -> dict:
@@ -223,6 +250,11 @@ class DotProductAttention(torch.nn.Module):
             raise InvalidArgument(
                 f"core_attention_bias is given, but core_attention_bias_type is '{bias_type}'; say "
                 "'post_scale_bias'"
+            )
+        if slopes is not None and bias_type != "alibi":
+            raise InvalidArgument(
+                f"alibi_slopes are given, but core_attention_bias_type is '{bias_type}'; say "
+                "'alibi'"
             )
         if bias is not None and self.cp_group is not None:
             raise Unsupported(

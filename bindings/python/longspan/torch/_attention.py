@@ -1,6 +1,5 @@
 """The attention function."""
 
-import math
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -8,7 +7,7 @@ import torch
 
 from longspan._errors import InvalidArgument
 from longspan._options import Options
-from longspan._problem import bias_key
+from longspan._problem import bias_key, number
 from longspan.torch import _arguments
 from longspan.torch._autograd import attend, attend_plain
 from longspan.torch._calls import Values
@@ -61,7 +60,7 @@ def attention(
     Args:
         q: [batch, seq, heads, dim] (bshd), [seq, batch, heads, dim] (sbhd),
             [batch, heads, seq, dim] (bhsd) or [tokens, heads, dim] (thd, packed); float64, float32,
-            float16 or bfloat16. Under autocast, q, k and v are cast to its type.
+            float16 or bfloat16. Under autocast, q, k, v and bias are cast to its type.
         k, v: likewise; heads of q are a multiple of theirs; v may have another dim.
         causal: a query sees no later key.
         align: where the diagonal starts when query and key lengths differ: "top_left" (query 0 with
@@ -74,7 +73,7 @@ def attention(
         scale: factor on q k^T; 1/sqrt(dim) without.
         softcap: x becomes softcap tanh(x / softcap); 0 is off.
         sinks: one extra logit in each denominator: values [heads], with gradient, or "off_by_one".
-        alibi: True for the slopes of the ALiBi paper, or slopes [heads].
+        alibi: True for the slopes of the ALiBi paper, or slopes [heads], without gradient.
         bias: added to the scores, [batch or 1, heads or 1, seq_q, seq_k] or [1, 1, 1, seq_k] of the
             whole problem, on every rank; with gradient.
         dropout: probability of dropping a probability. The mask depends on (seed, offset, sequence,
@@ -94,7 +93,8 @@ def attention(
             device_lengths.
         return_lse: also return the logarithm of each row's sum, float32 (float64 for float64),
             [batch, seq, heads] or [tokens, heads]; -inf where a query sees no key. No gradient.
-        return_max_logit: also return the largest visible score of each head over all ranks.
+        return_max_logit: also return the largest visible score of each head over all ranks. No
+            gradient.
 
     Returns:
         o, in q's layout and type with v's dim; with lse and max_logit a tuple (o, lse, max_logit)
@@ -117,7 +117,8 @@ def attention(
             + plan.problem
         )
     if (
-        plan is not None and plan.plain and layout == "bshd" and alibi is False
+        type(plan) is Plan and plan.plain and layout == "bshd" and alibi is False
+        and type(q) is type(k) is type(v) is torch.Tensor
         and (scale is sinks is bias is dropout_rng is actual_lengths is actual_kv_lengths is None)
         and not (softcap or dropout or return_lse or return_max_logit)
         and q.dim() == k.dim() == v.dim() == plan.extents
@@ -128,7 +129,9 @@ def attention(
     if swap is None:
         raise InvalidArgument(f"layout is '{layout}'; it must be one of {', '.join(_SWAPPED)}")
     _arguments.check_tensors(layout, plan, q, k, v)
-    q, k, v = _arguments.autocast(q, k, v)
+    slopes, sink = _arguments.with_alibi(alibi), _arguments.sink_key(sinks)
+    _arguments.check_sides(q, sinks=sinks, bias=bias, alibi=alibi)
+    q, k, v, bias = _arguments.autocast(q, k, v, bias)
     if swap:
         q, k, v = q.transpose(*swap), k.transpose(*swap), v.transpose(*swap)
     if plan is None:
@@ -139,23 +142,23 @@ def attention(
                 q, k, lengths, kv_lengths, cu_seqlens, cu_seqlens_kv, layout == "thd", ranks
             ),
             causal=causal, align=align, window=window, prefix=prefix, chunk=chunk, softcap=softcap,
-            alibi=alibi is not False, bias=bias_key(bias),
-            sink=_arguments.sink_key(sinks), dropout=dropout, max_logit=return_max_logit,
+            alibi=slopes, bias=bias_key(bias),
+            sink=sink, dropout=dropout, max_logit=return_max_logit,
         )
         plan = plan_of(text, group, q.device, options or Options())
     elif alibi is True or isinstance(sinks, str) or return_max_logit:
         _arguments.check_against_plan(plan, alibi, sinks, return_max_logit)
-    if scale is not None and not math.isfinite(scale):
-        raise InvalidArgument(f"scale is {scale}; it must be a finite number")
+    scale = _arguments.factor(scale)
+    softcap = number(softcap, "softcap")
     dropout = dropout or plan.dropout
     seed, offset = _arguments.rng(dropout_rng, plan.ranks) if dropout else (0, 0)
     values = Values(
-        plan.scale if scale is None else float(scale), float(softcap), dropout or -1.0, seed,
-        offset, actual_lengths, actual_kv_lengths,
+        plan.scale if scale is None else scale, softcap, dropout or -1.0, seed, offset,
+        actual_lengths, actual_kv_lengths,
     )
     o, lse, max_logit = attend(
         plan, q, k, v, _arguments.per_head(sinks, q),
-        None if bias is None else bias.transpose(1, 2), _arguments.per_head(alibi, q), values,
+        _arguments.bias_rows(bias), _arguments.per_head(alibi, q), values,
     )
     if swap:
         o = o.transpose(*swap)

@@ -40,26 +40,11 @@ class Attention(torch.autograd.Function):
         return o, lse, max_logit
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx, dout, _dlse, _dmax):
         if dout is None:
             return (None,) * 8
-        q, k, v, o, lse, saved, sinks, bias, slopes = ctx.saved_tensors
-        gradients = run_backward(
-            ctx.plan, dense(dout), q, k, v, o, lse, saved, sinks, bias, slopes, ctx.values
-        )
+        gradients = _transforms.backward(ctx.plan, ctx.values, dense(dout), *ctx.saved_tensors)
         return (*gradients, None, None, None)
-
-
-def _plain_backward(ctx, dout):
-    q, k, v, o, lse, saved = ctx.saved_tensors
-    dq, dk, dv, _, _ = run_backward(
-        ctx.plan, dense(dout), q, k, v, o, lse, saved, None, None, None, Values(ctx.plan.scale)
-    )
-    return dq, dk, dv, None
-
-
-_plain_backward_once = torch.autograd.function.once_differentiable(_plain_backward)
 
 
 class PlainAttention(torch.autograd.Function):
@@ -74,21 +59,25 @@ class PlainAttention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, dout):
-        # Only where a graph of the gradients is asked for does anybody see that there is none.
-        return (_plain_backward_once if torch.is_grad_enabled() else _plain_backward)(ctx, dout)
+        values = Values(ctx.plan.scale)
+        gradients = _transforms.backward(
+            ctx.plan, values, dense(dout), *ctx.saved_tensors, None, None, None
+        )
+        return (*gradients[:3], None)
 
 
 torch.library.define(
     "longspan::attention",
     "(Tensor q, Tensor k, Tensor v, Tensor? sinks, Tensor? bias, Tensor? slopes, Tensor? lengths_q,"
-    " Tensor? lengths_k, int plan, float scale, float softcap, float dropout, int seed, int offset)"
+    " Tensor? lengths_k, int plan, float scale, float softcap, float dropout, SymInt seed,"
+    " SymInt offset)"
     " -> (Tensor, Tensor, Tensor, Tensor)",
 )
 torch.library.define(
     "longspan::attention_backward",
     "(Tensor dout, Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, Tensor saved, Tensor? sinks,"
     " Tensor? bias, Tensor? slopes, Tensor? lengths_q, Tensor? lengths_k, int plan, float scale,"
-    " float softcap, float dropout, int seed, int offset)"
+    " float softcap, float dropout, SymInt seed, SymInt offset)"
     " -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
 )
 
@@ -152,11 +141,16 @@ def _differentiate(ctx, dout, _dlse, _dmax, _dsaved):
 
 
 torch.library.register_autograd("longspan::attention", _differentiate, setup_context=_save)
+torch.library.register_autograd(
+    "longspan::attention_backward", _transforms.refuse_second_derivatives
+)
 
 
 def attend(plan: Plan, q, k, v, sinks, bias, slopes, values: Values):
     """o, lse and max_logit by the cheapest route that the caller's modes allow."""
     q, k, v = dense(q), dense(k), dense(v)
+    inputs = (q, k, v, sinks, bias)
+    _check_tangents(inputs)
     if tracing():
         return torch.ops.longspan.attention(
             q, k, v, sinks, bias, slopes, values.lengths_q, values.lengths_k, plan.number,
@@ -164,8 +158,6 @@ def attend(plan: Plan, q, k, v, sinks, bias, slopes, values: Values):
         )[:3]
     if _transforms.transforming():
         return _transforms.attend(plan, q, k, v, sinks, bias, slopes, values)
-    inputs = (q, k, v, sinks, bias)
-    _check_tangents(inputs)
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs):
         _check_backward(plan)
         return Attention.apply(q, k, v, sinks, bias, slopes, plan, values)

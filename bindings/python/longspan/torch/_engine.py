@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from longspan import _native
-from longspan._errors import Unsupported
+from longspan._errors import InvalidArgument, Unsupported
 from longspan._options import Options
 from longspan._problem import problem_text
 from longspan._reports import explain
@@ -58,6 +58,10 @@ class Engine:
             text: a problem text; or
             **problem: the arguments of `longspan.problem_text`. Lengths are those over all ranks.
         """
+        if text is not None and problem:
+            raise InvalidArgument(
+                f"{', '.join(problem)} given beside a problem text; say it in the text"
+            )
         return self._planned(text if text is not None else problem_text(**problem))
 
     def load(self, data: bytes) -> Plan:
@@ -92,6 +96,10 @@ def engine_of(
 ) -> Engine:
     """The engine that `attention` uses for a group, device and options; made when first asked for,
     which is collective over the group, and kept as long as the group lives."""
+    if not isinstance(options, Options):
+        raise InvalidArgument(
+            f"options is a {type(options).__name__}; it must be longspan.Options(...)"
+        )
     group = process_group(group)
     engines = _alone if group is None else _of_groups.setdefault(group, {})
     key = (torch.device(device), options)

@@ -1,13 +1,16 @@
 """A prepared problem: what runs, which rows this rank holds, and the calls themselves."""
 
+import contextlib
 import itertools
 import math
 import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from longspan import _native
+from longspan._errors import Unsupported
 from longspan.torch._group import Group
 from longspan.torch._shard import shard, unshard
 
@@ -23,6 +26,21 @@ DTYPES = {
 
 _numbers = itertools.count()
 NUMBERED: "weakref.WeakValueDictionary[int, Plan]" = weakref.WeakValueDictionary()
+
+
+@contextlib.contextmanager
+def _no_modes():
+    """What is made here is kept, and used under any mode: it is made under none."""
+    with _disable_current_modes(), torch.inference_mode(False):
+        yield
+
+
+def _written(count: int, write) -> torch.Tensor:
+    """int64 [count] on the CPU that ``write`` fills."""
+    with _no_modes():
+        rows = torch.empty(count, dtype=torch.int64, device="cpu")
+        write(rows)
+    return rows
 
 
 class Plan:
@@ -76,6 +94,20 @@ class Plan:
         self.accumulator = torch.float64 if self.dtype == "f64" else torch.float32
         self._row_maps: dict = {}
 
+    def __deepcopy__(self, _memo) -> "Plan":
+        return self  # copies of a model share what cannot change
+
+    def __copy__(self) -> "Plan":
+        return self
+
+    def __reduce__(self):
+        if self.engine.group is not None:
+            raise Unsupported(
+                "a plan of a group cannot be pickled; keep its to_bytes(), and make it again by "
+                "from_bytes(data, group)"
+            )
+        return Plan.from_bytes, (self.to_bytes(), None, str(self.engine.device))
+
     def to_bytes(self) -> bytes:
         """The plan for `from_bytes`, here or elsewhere, in any front end of longspan; the same on
         every rank. Raises `longspan.Unsupported` where a provider chooses anew in every process.
@@ -110,18 +142,19 @@ class Plan:
 
     def _rows(self, write, side, rank):
         rank = self.engine.rank if rank is None else rank
-        rows = torch.empty(math.prod(_native.shard_shape(self.call, side, rank)), dtype=torch.int64)
-        write(self.call, side, rank, rows)
-        return rows
+        count = math.prod(_native.shard_shape(self.call, side, rank))
+        return _written(count, lambda rows: write(self.call, side, rank, rows))
 
     def rows_of(self, side: str, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
         """On ``device``: global rows of this rank's rows, and the place of each global row in the
         concatenation of all ranks' rows."""
         maps = self._row_maps
         if (side, device) not in maps:
-            inverse = torch.empty(self.tokens[side], dtype=torch.int64)
-            _native.shard_inverse(self.call, side, inverse)
-            maps[side, device] = (self.indices(side).to(device), inverse.to(device))
+            inverse = _written(
+                self.tokens[side], lambda rows: _native.shard_inverse(self.call, side, rows)
+            )
+            with _no_modes():
+                maps[side, device] = (self.indices(side).to(device), inverse.to(device))
         return maps[side, device]
 
     def shard(self, whole: torch.Tensor, side: str = "q") -> torch.Tensor:

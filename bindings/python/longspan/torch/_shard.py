@@ -20,6 +20,8 @@ def _check_rows(tensor: torch.Tensor, packed: bool, expected: tuple[int, ...], w
 
 
 def _whole_shape(plan, side: str) -> tuple[int, ...]:
+    if side not in plan.tokens:
+        raise InvalidArgument(f"side is {side!r}; it must be 'q' (also o) or 'k' (also v)")
     tokens = plan.tokens[side]
     return (tokens,) if plan.packed else (plan.sequences, tokens // plan.sequences)
 

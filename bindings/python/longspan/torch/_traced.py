@@ -6,6 +6,7 @@ import torch
 
 from longspan._errors import InvalidArgument
 from longspan._options import Options
+from longspan._problem import number
 from longspan.torch._engine import engine_of
 from longspan.torch._plan import NUMBERED, Plan
 
@@ -38,7 +39,9 @@ def _numbers(text: str, group, device: str, *options):
 def plan_of(text: str, group, device: torch.device, options: Options):
     """A Plan, or while torch.compile traces a NumberedPlan, prepared at that time."""
     if torch.compiler.is_compiling():
-        return NumberedPlan(*_numbers(text, group, str(device), *options.values()))
+        *others, deadline = options.values()
+        seconds = number(deadline, "deadline")
+        return NumberedPlan(*_numbers(text, group, str(device), *others, seconds))
     return engine_of(group, device, options).plan(text)
 
 

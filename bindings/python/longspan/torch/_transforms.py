@@ -25,6 +25,8 @@ def _one_by_one(apply, info, in_dims, arguments):
         raise InvalidArgument(
             "vmap over actual_lengths or actual_kv_lengths; give lengths that all calls share"
         )
+    if info.batch_size == 0:
+        raise InvalidArgument("vmap over 0 calls of attention; leave the call out")
     calls = [
         apply(*(x if dim is None else x.select(dim, i) for x, dim in zip(arguments, dims)))
         for i in range(info.batch_size)
@@ -33,7 +35,14 @@ def _one_by_one(apply, info, in_dims, arguments):
     return tuple(results), tuple(None if result is None else 0 for result in results)
 
 
-class _Backward(torch.autograd.Function):
+def refuse_second_derivatives(*_) -> None:
+    raise Unsupported(
+        "second derivatives of attention (create_graph=True, hessian) are not computed; detach its "
+        "output, or take first derivatives alone"
+    )
+
+
+class Backward(torch.autograd.Function):
     @staticmethod
     def forward(plan, values, *tensors):
         return run_backward(plan, *tensors, values)
@@ -42,15 +51,26 @@ class _Backward(torch.autograd.Function):
     def setup_context(ctx, inputs, output):
         pass
 
-    @staticmethod
-    def backward(ctx, *_):
-        raise Unsupported("second derivatives of attention are not computed")
-
+    backward = staticmethod(refuse_second_derivatives)
     jvp = staticmethod(refuse_tangents)
 
     @staticmethod
     def vmap(info, in_dims, *arguments):
-        return _one_by_one(_Backward.apply, info, in_dims, arguments)
+        return _one_by_one(Backward.apply, info, in_dims, arguments)
+
+
+def backward(plan, values, *tensors):
+    """dq, dk, dv, dsinks and dbias of dout, q, k, v, o, lse, saved, sinks, bias and slopes. Where
+    somebody wants more of them than values (their graph, or a vmap of them) they are outputs of a
+    function that says what it has not."""
+    if torch.is_grad_enabled() or transforming():
+        return Backward.apply(plan, values, *tensors)
+    if not torch._C._has_storage(tensors[0]):
+        raise Unsupported(
+            "several gradients at once (is_grads_batched=True, jacobian(vectorize=True)) of "
+            "attention are not computed; use torch.func.jacrev, or vmap of torch.func.vjp"
+        )
+    return run_backward(plan, *tensors, values)
 
 
 class _Forward(torch.autograd.Function):
@@ -69,7 +89,7 @@ class _Forward(torch.autograd.Function):
     def backward(ctx, dout, *_):
         if ctx.plan.backward is None:
             raise Unsupported("the plan is for forward alone (backward='none')")
-        return (None, None, *_Backward.apply(ctx.plan, ctx.values, dense(dout), *ctx.saved_tensors),
+        return (None, None, *Backward.apply(ctx.plan, ctx.values, dense(dout), *ctx.saved_tensors),
                 None)
 
     jvp = staticmethod(refuse_tangents)
@@ -80,12 +100,12 @@ class _Forward(torch.autograd.Function):
 
 
 def dense(tensor: torch.Tensor) -> torch.Tensor:
-    """Gradients of sums are expanded single values; those get memory of their own."""
+    """As the library takes it: values that lie together along dim, in rows that do not overlap."""
+    tensor = tensor.resolve_neg()
     if tensor.is_contiguous():
         return tensor
-    if tensor.stride(-1) != 1 or 0 in tensor.stride():
-        return tensor.contiguous()
-    return tensor
+    *rows, values = tensor.stride()
+    return tensor if values == 1 and min(rows) >= tensor.shape[-1] else tensor.contiguous()
 
 
 def attend(plan, q, k, v, sinks, bias, slopes, values):

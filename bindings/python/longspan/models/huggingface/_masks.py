@@ -22,10 +22,29 @@ class Packing:
     kv_lengths: list[int]
 
 
+class _UsedAsTensor(Unsupported, AttributeError):
+    """A model takes its mask for a tensor."""
+
+    def __init__(self, use: str):
+        super().__init__(
+            f"the model computes with its attention mask ('{use}'), which longspan gives it as "
+            "terms and not as a tensor; use attn_implementation='eager' for this model"
+        )
+
+
 @dataclasses.dataclass
 class Mask:
     """A mask in longspan's terms. ``left`` and ``right`` are keys beside a query's own; -1 is
     unbounded. ``padded`` says that the packing comes from a padding mask."""
+
+    def __getattr__(self, name: str):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise _UsedAsTensor(name)
+
+    @classmethod
+    def __torch_function__(cls, function, _types, _arguments=(), _keywords=None):
+        raise _UsedAsTensor(getattr(function, "__name__", str(function)))
 
     causal: bool = False
     left: int = -1

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 
 from longspan._errors import InvalidArgument, Unsupported
 from longspan._options import Options
+from longspan._problem import integers
 from longspan.models.huggingface._attention import ATTRIBUTE, NAME
 from longspan.torch import Plan, engine_of
 from longspan.torch._group import process_group
@@ -94,8 +95,18 @@ class Parallel:
             labels: like input_ids, unshifted, -100 where a token has no loss.
             lengths: of the packed sequences; their sum is all tokens.
         """
+        if input_ids.dim() != 2:
+            raise InvalidArgument(
+                f"input_ids is {list(input_ids.shape)}; it takes [batch, seq], or [1, tokens] with "
+                "lengths"
+            )
+        if labels is not None and labels.shape != input_ids.shape:
+            raise InvalidArgument(
+                f"labels is {list(labels.shape)} and input_ids {list(input_ids.shape)}; give a "
+                "label for each token, -100 where there is none"
+            )
         batch, seq = input_ids.shape
-        lengths = [seq] * batch if lengths is None else [int(length) for length in lengths]
+        lengths = [seq] * batch if lengths is None else integers(lengths, "lengths")
         if sum(lengths) != batch * seq:
             raise InvalidArgument(
                 f"lengths sum to {sum(lengths)}, but input_ids has {batch} x {seq} tokens; pack "
@@ -156,6 +167,10 @@ def use(model, *, group=None, options: Options | None = None) -> Parallel:
             come from `Parallel.shard`. None computes alone.
         options: strategies, providers and partition.
     """
+    if not hasattr(model, "set_attn_implementation"):
+        raise InvalidArgument(
+            f"model is a {type(model).__name__}; it must be a transformers.PreTrainedModel"
+        )
     model.set_attn_implementation(NAME)
     if model.config._attn_implementation != NAME:
         raise Unsupported(
