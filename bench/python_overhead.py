@@ -57,7 +57,7 @@ class TorchArms:
         self.o = torch.empty_like(self.dout)
         self.gradients = [torch.empty_like(tensor) for tensor in self.plain]
         self.lse = torch.empty((*rows, heads), device=device)
-        count = plan.saved_bytes + max(*plan.workspace_bytes, plan.scratch_bytes)
+        count = plan.saved_bytes + max(plan.workspace_bytes)
         self.block = torch.empty(count, dtype=torch.uint8, device=device)
         self.saved = self.block.data_ptr()
         self.workspace = self.saved + plan.saved_bytes

@@ -121,7 +121,7 @@ def attention(
         and (scale is sinks is bias is dropout_rng is actual_lengths is actual_kv_lengths is None)
         and not (softcap or dropout or return_lse or return_max_logit)
         and q.dim() == k.dim() == v.dim() == plan.extents
-        and not torch.is_autocast_enabled(plan.engine.device.type)
+        and not torch._C._is_any_autocast_enabled()
     ):
         return attend_plain(plan, q, k, v)
     swap = _SWAPPED.get(layout)

@@ -2,11 +2,21 @@
 torch.compile, fake tensors and dispatch modes (selective checkpointing, tracing)."""
 
 import torch
+from torch._C._functorch import unwrap_if_dead
+from torch._functorch.utils import unwrap_dead_wrappers
 from torch.autograd import forward_ad
 
 from longspan._errors import Unsupported
 from longspan.torch import _transforms
-from longspan.torch._calls import Values, outputs, run_alone, run_backward, run_forward
+from longspan.torch._calls import (
+    Values,
+    outputs,
+    run_backward,
+    run_forward,
+    run_plain,
+    run_plain_backward,
+    run_plain_keeping,
+)
 from longspan.torch._plan import Plan
 from longspan.torch._traced import plan_numbered, tracing
 from longspan.torch._transforms import dense
@@ -52,11 +62,7 @@ class Attention(torch.autograd.Function):
 
 
 def _plain_backward(ctx, dout):
-    q, k, v, o, lse, saved = ctx.saved_tensors
-    dq, dk, dv, _, _ = run_backward(
-        ctx.plan, dense(dout), q, k, v, o, lse, saved, None, None, None, Values(ctx.plan.scale)
-    )
-    return dq, dk, dv, None
+    return (*run_plain_backward(ctx.plan, dense(dout), *ctx.saved_tensors), None)
 
 
 _plain_backward_once = torch.autograd.function.once_differentiable(_plain_backward)
@@ -67,8 +73,8 @@ class PlainAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, q, k, v, plan):
-        o, lse, _, saved = run_forward(plan, q, k, v, None, None, None, Values(plan.scale))
-        ctx.save_for_backward(q, k, v, o, lse, saved)
+        o, kept = run_plain_keeping(plan, q, k, v)
+        ctx.save_for_backward(q, k, v, o, kept)
         ctx.plan = plan
         return o
 
@@ -76,6 +82,11 @@ class PlainAttention(torch.autograd.Function):
     def backward(ctx, dout):
         # Only where a graph of the gradients is asked for does anybody see that there is none.
         return (_plain_backward_once if torch.is_grad_enabled() else _plain_backward)(ctx, dout)
+
+
+# Without what Function.apply does for functorch's transforms, of which attend_plain sees to it that
+# there are none.
+_apply_plain = super(torch.autograd.Function, PlainAttention).apply
 
 
 torch.library.define(
@@ -164,7 +175,7 @@ def attend(plan: Plan, q, k, v, sinks, bias, slopes, values: Values):
         )[:3]
     if _transforms.transforming():
         return _transforms.attend(plan, q, k, v, sinks, bias, slopes, values)
-    inputs = (q, k, v, sinks, bias)
+    inputs = q, k, v, sinks, bias = unwrap_dead_wrappers((q, k, v, sinks, bias))
     _check_tangents(inputs)
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs):
         _check_backward(plan)
@@ -174,10 +185,12 @@ def attend(plan: Plan, q, k, v, sinks, bias, slopes, values: Values):
 
 def attend_plain(plan: Plan, q, k, v) -> torch.Tensor:
     """o of a plain plan: fewer steps than attend()."""
-    q, k, v = dense(q), dense(k), dense(v)
+    if not (q.is_contiguous() and k.is_contiguous() and v.is_contiguous()):
+        q, k, v = dense(q), dense(k), dense(v)
     if tracing() or _transforms.transforming() or forward_ad._current_level >= 0:
         return attend(plan, q, k, v, None, None, None, Values(plan.scale))[0]
+    q, k, v = unwrap_if_dead(q), unwrap_if_dead(k), unwrap_if_dead(v)  # of transforms that are over
     if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
         _check_backward(plan)
-        return PlainAttention.apply(q, k, v, plan)
-    return run_alone(plan, q, k, v, plan.scale)
+        return _apply_plain(q, k, v, plan)
+    return run_plain(plan, q, k, v)

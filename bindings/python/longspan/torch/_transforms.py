@@ -6,8 +6,7 @@ from longspan._errors import InvalidArgument, Unsupported
 from longspan.torch._calls import run_backward, run_forward
 
 
-def transforming() -> bool:
-    return torch._C._are_functorch_transforms_active()
+transforming = torch._C._are_functorch_transforms_active
 
 
 def refuse_tangents(*_) -> None:
