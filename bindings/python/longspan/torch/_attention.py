@@ -116,10 +116,13 @@ def attention(
             "a mask, lengths, a group or options are given beside a plan, which has settled them: "
             + plan.problem
         )
-    if (
-        plan is not None and plan.plain and layout == "bshd" and alibi is False
+    plain = (
+        alibi is False
         and (scale is sinks is bias is dropout_rng is actual_lengths is actual_kv_lengths is None)
         and not (softcap or dropout or return_lse or return_max_logit)
+    )
+    if (
+        plan is not None and plain and plan.plain and layout == "bshd"
         and q.dim() == k.dim() == v.dim() == plan.extents
         and not torch._C._is_any_autocast_enabled()
     ):
@@ -145,6 +148,9 @@ def attention(
         plan = plan_of(text, group, q.device, options or Options())
     elif alibi is True or isinstance(sinks, str) or return_max_logit:
         _arguments.check_against_plan(plan, alibi, sinks, return_max_logit)
+    if plain and plan.plain:
+        o = attend_plain(plan, q, k, v)
+        return o.transpose(*swap) if swap else o
     if scale is not None and not math.isfinite(scale):
         raise InvalidArgument(f"scale is {scale}; it must be a finite number")
     dropout = dropout or plan.dropout
