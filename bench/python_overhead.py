@@ -125,8 +125,8 @@ class TorchArms:
         yield from pair("both", "torch", both, "library", native_both, 10 + 40)
         yield {"direction": "both", "arm": "torch:identity", "median_us": us(self.identity)}
         with self.torch.autograd.set_multithreading_enabled(False):  # backward in this thread
-            both, identity = us(self.both), us(self.identity)
-        yield from pair("both", "torch:one_thread", both, "torch:identity:one_thread", identity, None)
+            both, least = us(self.both), us(self.identity)
+        yield from pair("both", "torch:one_thread", both, "torch:identity:one_thread", least, None)
         if not self.on_gpu:
             return
         replays = [us(self.replay_of(call)) for call in (self.library_both, self.both)]
