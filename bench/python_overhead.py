@@ -57,7 +57,7 @@ class TorchArms:
         self.o = torch.empty_like(self.dout)
         self.gradients = [torch.empty_like(tensor) for tensor in self.plain]
         self.lse = torch.empty((*rows, heads), device=device)
-        count = plan.saved_bytes + max(*plan.workspace_bytes, plan.scratch_bytes)
+        count = plan.saved_bytes + max(plan.workspace_bytes)
         self.block = torch.empty(count, dtype=torch.uint8, device=device)
         self.saved = self.block.data_ptr()
         self.workspace = self.saved + plan.saved_bytes
@@ -124,6 +124,9 @@ class TorchArms:
         yield from pair("forward", "torch", front, "library", native, 10)
         yield from pair("both", "torch", both, "library", native_both, 10 + 40)
         yield {"direction": "both", "arm": "torch:identity", "median_us": us(self.identity)}
+        with self.torch.autograd.set_multithreading_enabled(False):  # backward in this thread
+            both, least = us(self.both), us(self.identity)
+        yield from pair("both", "torch:one_thread", both, "torch:identity:one_thread", least, None)
         if not self.on_gpu:
             return
         replays = [us(self.replay_of(call)) for call in (self.library_both, self.both)]

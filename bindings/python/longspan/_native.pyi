@@ -35,9 +35,9 @@ def forward(
     dropout: float, seed: int, offset: int, saved: Sequence[int], workspace: int,
     workspace_bytes: int, /,
 ) -> None: ...
-def forward_alone(
-    engine: Engine, call: Call, q: Tensor, k: Tensor, v: Tensor, o: Tensor, scale: float,
-    scratch: int, scratch_bytes: int, /,
+def forward_plain(
+    engine: Engine, call: Call, q: Tensor, k: Tensor, v: Tensor, o: Tensor, kept: int,
+    workspace: int, workspace_bytes: int, /,
 ) -> None: ...
 def backward(
     engine: Engine, call: Call, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor,
@@ -45,6 +45,10 @@ def backward(
     slopes: Tensor | None, bias: Tensor | None, dsinks: Tensor | None, dbias: Tensor | None,
     lengths_q: Tensor | None, lengths_k: Tensor | None, softcap: float, dropout: float, seed: int,
     offset: int, saved: Sequence[int], workspace: int, workspace_bytes: int, /,
+) -> None: ...
+def backward_plain(
+    engine: Engine, call: Call, q: Tensor, k: Tensor, v: Tensor, o: Tensor, dout: Tensor,
+    dq: Tensor, dk: Tensor, dv: Tensor, kept: int, workspace: int, workspace_bytes: int, /,
 ) -> None: ...
 def synchronize(engine: Engine) -> None: ...
 def counters(engine: Engine) -> Mapping[str, int]: ...

@@ -3,18 +3,12 @@
 namespace longspan::python {
 namespace {
 
-int64_t lse_bytes(const Call& call) {
-  const Problem& problem = call.problem();
-  const int rank = call.schedule(Direction::kForward).rank;
-  return call.partition().q(rank).rows * problem.heads_q * size_of(accumulator(problem.dtype));
-}
-
-}  // namespace
-
 int64_t aligned(int64_t bytes) {
   constexpr auto kAlignment = static_cast<int64_t>(kWorkspaceAlignment);
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
+
+}  // namespace
 
 SavedBlock::SavedBlock(const Call& call) {
   for (const BufferSpec& spec : call.saved_layout()) {
@@ -30,18 +24,11 @@ Saved SavedBlock::at(int64_t address) const {
   return saved;
 }
 
-int64_t Scratch::take(int64_t count) {
-  const int64_t taken = aligned(count);
-  if (taken > bytes) return 0;
-  const int64_t begin = address;
-  address += taken;
-  bytes -= taken;
-  return begin;
-}
-
-int64_t scratch_bytes(const Call& call, const SavedBlock& saved) {
-  return aligned(lse_bytes(call)) + saved.bytes() +
-         static_cast<int64_t>(call.workspace_bytes(Direction::kForward));
+int64_t kept_bytes(const Call& call, const SavedBlock& saved) {
+  const Problem& problem = call.problem();
+  const int rank = call.schedule(Direction::kForward).rank;
+  const int64_t statistics = call.partition().q(rank).rows * problem.heads_q;
+  return saved.bytes() + aligned(statistics * size_of(accumulator(problem.dtype)));
 }
 
 }  // namespace longspan::python

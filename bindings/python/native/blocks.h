@@ -22,18 +22,7 @@ class SavedBlock {
   int64_t bytes_ = 0;
 };
 
-/// What a forward call without gradient needs and nobody sees: LSE, saved buffers, workspace.
-struct Scratch {
-  int64_t address = 0;
-  int64_t bytes = 0;
-
-  /// Takes `count` bytes from the front; the rest stays aligned. What is not there is null, and the
-  /// engine names what it misses.
-  int64_t take(int64_t count);
-};
-
-int64_t aligned(int64_t bytes);
-/// Of the Scratch of a call, on this rank.
-int64_t scratch_bytes(const Call& call, const SavedBlock& saved);
+/// Of the saved buffers with this rank's LSE behind them; aligned.
+int64_t kept_bytes(const Call& call, const SavedBlock& saved);
 
 }  // namespace longspan::python

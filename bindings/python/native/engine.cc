@@ -62,7 +62,7 @@ Map<String, Any> describe(const CallRef& handle) {
   facts.Set("deterministic", problem.deterministic);
   facts.Set("partition", String(std::string(name(call.partition().kind()))));
   facts.Set("saved_bytes", handle->saved.bytes());
-  facts.Set("scratch_bytes", scratch_bytes(call, handle->saved));
+  facts.Set("kept_bytes", kept_bytes(call, handle->saved));
   facts.Set("forward", chosen(explanation.forward));
   facts.Set("forward_workspace", static_cast<int64_t>(call.workspace_bytes(Direction::kForward)));
   if (explanation.forward_only) return facts;
@@ -102,6 +102,22 @@ Stream stream_of(const Device& device) {
   return {device.is_cuda() ? TVMFFIEnvGetStream(kDLCUDA, device.ordinal) : nullptr};
 }
 
+void run(const EngineRef& engine, const CallRef& call, const ForwardOperands& operands,
+         int64_t saved, Workspace workspace) {
+  Stream stream = stream_of(engine->device);
+  const std::lock_guard lock(engine->busy);
+  check_or_raise(
+      engine->engine->forward(*call->call, operands, call->saved.at(saved), workspace, stream));
+}
+
+void run(const EngineRef& engine, const CallRef& call, const BackwardOperands& operands,
+         int64_t saved, Workspace workspace) {
+  Stream stream = stream_of(engine->device);
+  const std::lock_guard lock(engine->busy);
+  check_or_raise(
+      engine->engine->backward(*call->call, operands, call->saved.at(saved), workspace, stream));
+}
+
 /// Tensors as attention() of the front ends documents them; the block of saved buffers and the
 /// workspace as addresses. Collective.
 void forward(const EngineRef& engine, const CallRef& call, const FfiTensor& q, const FfiTensor& k,
@@ -120,30 +136,22 @@ void forward(const EngineRef& engine, const CallRef& call, const FfiTensor& q, c
                                  .side = side_of(device, sink, slopes, bias, lengths_q, lengths_k,
                                                  {softcap, dropout, seed, offset}),
                                  .max_logit = per_head_view(max_logit, "max_logit", device)};
-  Stream stream = stream_of(device);
-  const std::lock_guard lock(engine->busy);
-  check_or_raise(engine->engine->forward(*call->call, operands, call->saved.at(saved),
-                                         workspace_of(workspace, workspace_bytes), stream));
+  run(engine, call, operands, saved, workspace_of(workspace, workspace_bytes));
 }
 
-/// forward() of a problem without side operands, for o alone; `scratch` holds scratch_bytes.
-void forward_alone(const EngineRef& engine, const CallRef& call, const FfiTensor& q,
-                   const FfiTensor& k, const FfiTensor& v, const FfiTensor& o, double scale,
-                   int64_t scratch, int64_t scratch_bytes) {
+/// forward() of a problem without side operands, for o alone; `kept` holds kept_bytes.
+void forward_plain(const EngineRef& engine, const CallRef& call, const FfiTensor& q,
+                   const FfiTensor& k, const FfiTensor& v, const FfiTensor& o, int64_t kept,
+                   int64_t workspace, int64_t workspace_bytes) {
   const Device& device = engine->device;
-  ForwardOperands operands{.q = rows_view(q, "q", device),
-                           .k = rows_view(k, "k", device),
-                           .v = rows_view(v, "v", device),
-                           .o = rows_view(o, "o", device),
-                           .scale = scale};
-  Scratch left{scratch, scratch_bytes};
-  operands.lse = statistics_of(operands.q);
-  operands.lse.data = reinterpret_cast<void*>(left.take(bytes_of(operands.lse)));
-  const Saved saved = call->saved.at(left.take(call->saved.bytes()));
-  Stream stream = stream_of(device);
-  const std::lock_guard lock(engine->busy);
-  check_or_raise(engine->engine->forward(*call->call, operands, saved,
-                                         workspace_of(left.address, left.bytes), stream));
+  const TensorView q_rows = rows_view(q, "q", device);
+  const ForwardOperands operands{.q = q_rows,
+                                 .k = rows_view(k, "k", device),
+                                 .v = rows_view(v, "v", device),
+                                 .o = rows_view(o, "o", device),
+                                 .lse = statistics_at(kept + call->saved.bytes(), q_rows),
+                                 .scale = call->call->problem().scale};
+  run(engine, call, operands, kept, workspace_of(workspace, workspace_bytes));
 }
 
 void backward(const EngineRef& engine, const CallRef& call, const FfiTensor& q, const FfiTensor& k,
@@ -169,10 +177,27 @@ void backward(const EngineRef& engine, const CallRef& call, const FfiTensor& q, 
                                                   {softcap, dropout, seed, offset}),
                                   .dsink = per_head_view(dsink, "dsink", device),
                                   .dbias = optional_rows_view(dbias, "dbias", device)};
-  Stream stream = stream_of(device);
-  const std::lock_guard lock(engine->busy);
-  check_or_raise(engine->engine->backward(*call->call, operands, call->saved.at(saved),
-                                          workspace_of(workspace, workspace_bytes), stream));
+  run(engine, call, operands, saved, workspace_of(workspace, workspace_bytes));
+}
+
+/// backward() of what forward_plain kept.
+void backward_plain(const EngineRef& engine, const CallRef& call, const FfiTensor& q,
+                    const FfiTensor& k, const FfiTensor& v, const FfiTensor& o,
+                    const FfiTensor& dout, const FfiTensor& dq, const FfiTensor& dk,
+                    const FfiTensor& dv, int64_t kept, int64_t workspace, int64_t workspace_bytes) {
+  const Device& device = engine->device;
+  const TensorView q_rows = rows_view(q, "q", device);
+  const BackwardOperands operands{.q = q_rows,
+                                  .k = rows_view(k, "k", device),
+                                  .v = rows_view(v, "v", device),
+                                  .o = rows_view(o, "o", device),
+                                  .lse = statistics_at(kept + call->saved.bytes(), q_rows),
+                                  .dout = rows_view(dout, "dout", device),
+                                  .dq = rows_view(dq, "dq", device),
+                                  .dk = rows_view(dk, "dk", device),
+                                  .dv = rows_view(dv, "dv", device),
+                                  .scale = call->call->problem().scale};
+  run(engine, call, operands, kept, workspace_of(workspace, workspace_bytes));
 }
 
 void synchronize(const EngineRef& engine) {
@@ -203,7 +228,8 @@ LONGSPAN_EXPORT(make_engine)
 LONGSPAN_EXPORT(prepare)
 LONGSPAN_EXPORT(describe)
 LONGSPAN_EXPORT(forward)
-LONGSPAN_EXPORT(forward_alone)
+LONGSPAN_EXPORT(forward_plain)
 LONGSPAN_EXPORT(backward)
+LONGSPAN_EXPORT(backward_plain)
 LONGSPAN_EXPORT(synchronize)
 LONGSPAN_EXPORT(counters)

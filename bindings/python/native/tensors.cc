@@ -69,8 +69,9 @@ TensorView statistics_view(const FfiTensor& tensor, const char* name, const Devi
   return view_of(tensor, name, device, 1);
 }
 
-TensorView statistics_of(const TensorView& rows) {
-  return {.dtype = accumulator(rows.dtype),
+TensorView statistics_at(int64_t address, const TensorView& rows) {
+  return {.data = reinterpret_cast<void*>(address),
+          .dtype = accumulator(rows.dtype),
           .batch = rows.batch,
           .seq = rows.seq,
           .heads = rows.heads,
@@ -78,10 +79,6 @@ TensorView statistics_of(const TensorView& rows) {
           .stride_batch = rows.seq * rows.heads,
           .stride_seq = rows.heads,
           .stride_head = 1};
-}
-
-int64_t bytes_of(const TensorView& view) {
-  return view.rows() * view.heads * view.dim * size_of(view.dtype);
 }
 
 TensorView optional_rows_view(const OptionalTensor& tensor, const char* name,

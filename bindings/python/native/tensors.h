@@ -20,10 +20,8 @@ using OptionalTensor = tvm::ffi::Optional<FfiTensor>;
 TensorView rows_view(const FfiTensor& tensor, const char* name, const Device& device);
 /// [tokens, heads] or [batch, seq, heads].
 TensorView statistics_view(const FfiTensor& tensor, const char* name, const Device& device);
-/// Contiguous statistics for these rows, in accumulator type, without memory.
-TensorView statistics_of(const TensorView& rows);
-/// Of a contiguous view.
-int64_t bytes_of(const TensorView& view);
+/// Contiguous statistics of these rows at `address`, in accumulator type.
+TensorView statistics_at(int64_t address, const TensorView& rows);
 /// [heads]. Views without data where there is no tensor.
 TensorView per_head_view(const OptionalTensor& tensor, const char* name, const Device& device);
 TensorView optional_rows_view(const OptionalTensor& tensor, const char* name, const Device& device);

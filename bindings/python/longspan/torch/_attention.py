@@ -116,13 +116,16 @@ def attention(
             "a mask, lengths, a group or options are given beside a plan, which has settled them: "
             + plan.problem
         )
-    if (
-        type(plan) is Plan and plan.plain and layout == "bshd" and alibi is False
-        and type(q) is type(k) is type(v) is torch.Tensor
+    plain = (
+        alibi is False
         and (scale is sinks is bias is dropout_rng is actual_lengths is actual_kv_lengths is None)
         and not (softcap or dropout or return_lse or return_max_logit)
+    )
+    if (
+        type(plan) is Plan and plain and plan.plain and layout == "bshd"
+        and type(q) is type(k) is type(v) is torch.Tensor
         and q.dim() == k.dim() == v.dim() == plan.extents
-        and not torch.is_autocast_enabled(plan.engine.device.type)
+        and not torch._C._is_any_autocast_enabled()
     ):
         return attend_plain(plan, q, k, v)
     swap = _SWAPPED.get(layout)
@@ -148,6 +151,9 @@ def attention(
         plan = plan_of(text, group, q.device, options or Options())
     elif alibi is True or isinstance(sinks, str) or return_max_logit:
         _arguments.check_against_plan(plan, alibi, sinks, return_max_logit)
+    if plain and plan.plain:
+        o = attend_plain(plan, q, k, v)
+        return o.transpose(*swap) if swap else o
     scale = _arguments.factor(scale)
     softcap = number(softcap, "softcap")
     dropout = dropout or plan.dropout

@@ -2,11 +2,21 @@
 torch.compile, fake tensors and dispatch modes (selective checkpointing, tracing)."""
 
 import torch
+from torch._C._functorch import unwrap_if_dead
+from torch._functorch.utils import unwrap_dead_wrappers
 from torch.autograd import forward_ad
 
 from longspan._errors import Unsupported
 from longspan.torch import _transforms
-from longspan.torch._calls import Values, outputs, run_alone, run_backward, run_forward
+from longspan.torch._calls import (
+    Values,
+    outputs,
+    run_backward,
+    run_forward,
+    run_plain,
+    run_plain_backward,
+    run_plain_keeping,
+)
 from longspan.torch._plan import Plan
 from longspan.torch._traced import plan_numbered, tracing
 from longspan.torch._transforms import dense
@@ -43,7 +53,9 @@ class Attention(torch.autograd.Function):
     def backward(ctx, dout, _dlse, _dmax):
         if dout is None:
             return (None,) * 8
-        gradients = _transforms.backward(ctx.plan, ctx.values, dense(dout), *ctx.saved_tensors)
+        gradients = _transforms.backward(
+            run_backward, ctx.plan, dense(dout), *ctx.saved_tensors, ctx.values
+        )
         return (*gradients, None, None, None)
 
 
@@ -52,18 +64,22 @@ class PlainAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, q, k, v, plan):
-        o, lse, _, saved = run_forward(plan, q, k, v, None, None, None, Values(plan.scale))
-        ctx.save_for_backward(q, k, v, o, lse, saved)
+        o, kept = run_plain_keeping(plan, q, k, v)
+        ctx.save_for_backward(q, k, v, o, kept)
         ctx.plan = plan
         return o
 
     @staticmethod
     def backward(ctx, dout):
-        values = Values(ctx.plan.scale)
         gradients = _transforms.backward(
-            ctx.plan, values, dense(dout), *ctx.saved_tensors, None, None, None
+            run_plain_backward, ctx.plan, dense(dout), *ctx.saved_tensors
         )
-        return (*gradients[:3], None)
+        return (*gradients, None)
+
+
+# Without what Function.apply does for functorch's transforms, of which attend_plain sees to it that
+# there are none.
+_apply_plain = super(torch.autograd.Function, PlainAttention).apply
 
 
 torch.library.define(
@@ -158,6 +174,7 @@ def attend(plan: Plan, q, k, v, sinks, bias, slopes, values: Values):
         )[:3]
     if _transforms.transforming():
         return _transforms.attend(plan, q, k, v, sinks, bias, slopes, values)
+    inputs = q, k, v, sinks, bias = unwrap_dead_wrappers(inputs)
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs):
         _check_backward(plan)
         return Attention.apply(q, k, v, sinks, bias, slopes, plan, values)
@@ -166,10 +183,12 @@ def attend(plan: Plan, q, k, v, sinks, bias, slopes, values: Values):
 
 def attend_plain(plan: Plan, q, k, v) -> torch.Tensor:
     """o of a plain plan: fewer steps than attend()."""
-    q, k, v = dense(q), dense(k), dense(v)
+    if not (q.is_contiguous() and k.is_contiguous() and v.is_contiguous()):
+        q, k, v = dense(q), dense(k), dense(v)
     if tracing() or _transforms.transforming() or forward_ad._current_level >= 0:
         return attend(plan, q, k, v, None, None, None, Values(plan.scale))[0]
+    q, k, v = unwrap_if_dead(q), unwrap_if_dead(k), unwrap_if_dead(v)  # of transforms that are over
     if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
         _check_backward(plan)
-        return PlainAttention.apply(q, k, v, plan)
-    return run_alone(plan, q, k, v, plan.scale)
+        return _apply_plain(q, k, v, plan)
+    return run_plain(plan, q, k, v)

@@ -54,14 +54,37 @@ def run_forward(plan: Plan, q, k, v, sinks, bias, slopes, values: Values):
     return results
 
 
-def run_alone(plan: Plan, q, k, v, scale: float) -> torch.Tensor:
+def run_plain(plan: Plan, q, k, v) -> torch.Tensor:
     """o of a plain plan, by the fewest steps. Collective."""
-    o = _empty_o(plan, q)
-    scratch = torch.empty(plan.scratch_bytes, dtype=torch.uint8, device=o.device)
-    _native.forward_alone(
-        plan.engine.handle, plan.call, q, k, v, o, scale, scratch.data_ptr(), plan.scratch_bytes
+    o, kept, workspace = _empty_o(plan, q), plan.kept_bytes, plan.workspace_bytes[0]
+    block = plan.memory(kept + workspace)
+    address = block.data_ptr()
+    _native.forward_plain(
+        plan.engine.handle, plan.call, q, k, v, o, address, address + kept, workspace
     )
     return o
+
+
+def run_plain_keeping(plan: Plan, q, k, v):
+    """o of a plain plan, and what backward takes. Collective."""
+    o, kept, workspace = _empty_o(plan, q), plan.memory(plan.kept_bytes), plan.workspace_bytes[0]
+    block = plan.memory(workspace)
+    _native.forward_plain(
+        plan.engine.handle, plan.call, q, k, v, o, kept.data_ptr(), block.data_ptr(), workspace
+    )
+    return o, kept
+
+
+def run_plain_backward(plan: Plan, dout, q, k, v, o, kept):
+    """dq, dk and dv of a plain plan. Collective."""
+    dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
+    workspace = plan.workspace_bytes[1]
+    block = plan.memory(workspace)
+    _native.backward_plain(
+        plan.engine.handle, plan.call, q, k, v, o, dout, dq, dk, dv, kept.data_ptr(),
+        block.data_ptr(), workspace,
+    )
+    return dq, dk, dv
 
 
 def run_backward(plan: Plan, dout, q, k, v, o, lse, saved, sinks, bias, slopes, values: Values):

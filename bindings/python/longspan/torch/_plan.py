@@ -1,6 +1,7 @@
 """A prepared problem: what runs, which rows this rank holds, and the calls themselves."""
 
 import contextlib
+import functools
 import itertools
 import math
 import weakref
@@ -56,7 +57,7 @@ class Plan:
         extents: how many a tensor has.
         plain: whether a call needs nothing but q, k and v.
         saved_bytes: what forward keeps for backward beside inputs and outputs.
-        scratch_bytes: of all that a forward call without gradient needs beside q, k, v and o.
+        kept_bytes: the same with lse behind it: what calls of plain plans keep.
         workspace_bytes: of forward and of backward.
     """
 
@@ -77,7 +78,7 @@ class Plan:
             int(facts.get("backward_workspace", 0)),
         )
         self.saved_bytes = int(facts["saved_bytes"])
-        self.scratch_bytes = int(facts["scratch_bytes"])
+        self.kept_bytes = int(facts["kept_bytes"])
         self.dtype = str(facts["dtype"])
         self.packed = facts["layout"] == "thd"
         self.heads, self.kv_heads = map(int, facts["heads"])
@@ -107,6 +108,12 @@ class Plan:
                 "from_bytes(data, group)"
             )
         return Plan.from_bytes, (self.to_bytes(), None, str(self.engine.device))
+
+    @functools.cached_property
+    def memory(self):
+        """Makes a tensor of so many bytes on the engine's device. Asked for by plain calls alone,
+        whose tensors no mode watches: under fake tensors it would be fake for good."""
+        return torch.empty(0, dtype=torch.uint8, device=self.engine.device).new_empty
 
     def to_bytes(self) -> bytes:
         """The plan for `from_bytes`, here or elsewhere, in any front end of longspan; the same on

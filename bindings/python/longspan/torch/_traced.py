@@ -18,12 +18,13 @@ def tracing() -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class NumberedPlan:
-    """What tracing needs of a plan."""
+    """What tracing needs of a plan. Its calls are the operator, plain or not."""
 
     number: int
     scale: float
     dropout: float
     ranks: int
+    plain = False
 
 
 _kept: set[Plan] = set()  # compiled graphs name them for good

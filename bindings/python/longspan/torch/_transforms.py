@@ -6,8 +6,7 @@ from longspan._errors import InvalidArgument, Unsupported
 from longspan.torch._calls import run_backward, run_forward
 
 
-def transforming() -> bool:
-    return torch._C._are_functorch_transforms_active()
+transforming = torch._C._are_functorch_transforms_active
 
 
 def refuse_tangents(*_) -> None:
@@ -44,8 +43,8 @@ def refuse_second_derivatives(*_) -> None:
 
 class Backward(torch.autograd.Function):
     @staticmethod
-    def forward(plan, values, *tensors):
-        return run_backward(plan, *tensors, values)
+    def forward(run, *arguments):
+        return run(*arguments)
 
     @staticmethod
     def setup_context(ctx, inputs, output):
@@ -59,18 +58,18 @@ class Backward(torch.autograd.Function):
         return _one_by_one(Backward.apply, info, in_dims, arguments)
 
 
-def backward(plan, values, *tensors):
-    """dq, dk, dv, dsinks and dbias of dout, q, k, v, o, lse, saved, sinks, bias and slopes. Where
-    somebody wants more of them than values (their graph, or a vmap of them) they are outputs of a
-    function that says what it has not."""
+def backward(run, plan, dout, *arguments):
+    """The gradients that `run` computes of dout and what forward kept. Where somebody wants more of
+    them than values (their graph, or a vmap of them) they are outputs of a function that says what
+    it has not."""
     if torch.is_grad_enabled() or transforming():
-        return Backward.apply(plan, values, *tensors)
-    if not torch._C._has_storage(tensors[0]):
+        return Backward.apply(run, plan, dout, *arguments)
+    if not torch._C._has_storage(dout):
         raise Unsupported(
             "several gradients at once (is_grads_batched=True, jacobian(vectorize=True)) of "
             "attention are not computed; use torch.func.jacrev, or vmap of torch.func.vjp"
         )
-    return run_backward(plan, *tensors, values)
+    return run(plan, dout, *arguments)
 
 
 class _Forward(torch.autograd.Function):
@@ -89,8 +88,10 @@ class _Forward(torch.autograd.Function):
     def backward(ctx, dout, *_):
         if ctx.plan.backward is None:
             raise Unsupported("the plan is for forward alone (backward='none')")
-        return (None, None, *Backward.apply(ctx.plan, ctx.values, dense(dout), *ctx.saved_tensors),
-                None)
+        gradients = Backward.apply(
+            run_backward, ctx.plan, dense(dout), *ctx.saved_tensors, ctx.values
+        )
+        return (None, None, *gradients, None)
 
     jvp = staticmethod(refuse_tangents)
 
