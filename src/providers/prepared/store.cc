@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -21,6 +20,14 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kStoreFile = "store.json";
+
+Status is_store(const std::string& folder) {
+  const fs::path path = fs::path(folder) / kStoreFile;
+  std::error_code ignored;
+  if (fs::exists(path, ignored)) return {};
+  return invalid(fmt::format("there is no {}: {} is no store, run longspan prepare --out {}",
+                             path.string(), folder, folder));
+}
 
 /// Paths of manifests, in order of their names.
 Result<std::vector<std::string>> manifest_paths(const std::string& folder) {
@@ -51,12 +58,8 @@ Process& process() {
 
 Status Store::read_libraries() {
   const std::string path = (fs::path(folder_) / kStoreFile).string();
-  std::ifstream file(path);
-  if (!file) {
-    return refused(fmt::format("there is no {}: {} is no store, run longspan prepare --out {}",
-                               path, folder_, folder_));
-  }
-  const nlohmann::json root = nlohmann::json::parse(file, nullptr, false);
+  LONGSPAN_CHECK_OK(is_store(folder_));
+  LONGSPAN_TRY(const nlohmann::json root, read_json(path));
   LONGSPAN_TRY(Fields fields, Fields::of(root, path));
   LONGSPAN_CHECK_OK(fields.integer("format", kFormat, kFormat).ok()
                         ? Status()
@@ -123,6 +126,7 @@ Status set_prepared_store(const std::string& folder) {
                  "the store " + p.folder + " is in use: name another before the first problem",
                  "prepared"};
   }
+  LONGSPAN_CHECK_OK(prepared::is_store(folder));
   p.folder = folder;
   return {};
 }

@@ -19,7 +19,8 @@ namespace longspan::prepared {
 /// "NAME.json" beside each shared object. Thread-safe.
 class Store {
  public:
-  /// Reads all manifests. unsupported names the file that is missing or wrong.
+  /// Reads all manifests. invalid_argument: the folder is no store; unsupported names the file that
+  /// is wrong.
   static Result<std::unique_ptr<const Store>> read(const std::string& folder);
 
   const std::string& folder() const { return folder_; }

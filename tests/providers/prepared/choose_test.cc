@@ -76,17 +76,15 @@ TEST(Choose, TypesDimsGroupsAndDirectionMustAgree) {
 }
 
 TEST(Choose, DeterministicBackwardsAreBuildsOfTheirOwn) {
-  const auto with = [](const char* name, const char* mask, bool deterministic) {
-    json manifest = backward_manifest(name, mask);
-    manifest["serves"]["deterministic"] = deterministic;
-    return manifest;
-  };
   TileProblem p = problem(Direction::kBackward);
-  const std::vector<json> plain = {with("a", "full", false), with("b", "causal", false)};
+  const std::vector<json> plain = {backward_manifest("a", "full"),
+                                   backward_manifest("b", "causal")};
   EXPECT_EQ(decline_of(plain, p), "offered");
   p.features.deterministic = true;
   EXPECT_THAT(decline_of(plain, p), HasSubstr("deterministic=true"));
-  EXPECT_EQ(decline_of({with("a", "full", true), with("b", "causal", true)}, p), "offered");
+  EXPECT_EQ(
+      decline_of({backward_manifest("a", "full", true), backward_manifest("b", "causal", true)}, p),
+      "offered");
 }
 
 TEST(Choose, ForwardsAreAlwaysDeterministic) {
