@@ -89,6 +89,9 @@ def what_is_no_table_is_refused(tool):
                         "changed.json", "row 2 has the unknown field", "speed")
     tool.expect_refused(["explain", "--routing-table", tool.path("none"), "--problem", PROBLEM],
                         "cannot be read")
+    tool.expect_refused(["explain", "--routing-table", "/", "--problem", PROBLEM], "Is a directory")
+    deep = written(tool, "deep.json", '{"format": ' + "[" * 200000 + "]" * 200000 + "}")
+    tool.expect_refused(["explain", "--routing-table", deep, "--problem", PROBLEM], "nested deeper")
 
 
 def what_calibrate_does_not_take(tool):
@@ -98,6 +101,7 @@ def what_calibrate_does_not_take(tool):
     tool.expect_refused([*calibrate, "--arms", "cpu/fast"], "--arms cpu/fast")
     tool.expect_refused([*calibrate, "--budget", "-1"], "--budget -1")
     tool.expect_refused([*calibrate, "--cases", tool.path("none.txt")], "cannot be read")
+    tool.expect_refused([*calibrate, "--cases", "/"], "--cases '/' cannot be read: Is a directory")
     tool.expect_refused([*calibrate, "--cases", written(tool, "empty.txt", "# nothing\n")],
                         "has no problem text")
 

@@ -4,12 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <sstream>
 #include <utility>
 
@@ -17,6 +13,7 @@
 #include "longspan/version.h"
 #include "options.h"
 #include "output_file.h"
+#include "text_file.h"
 #include "timed_case.h"
 
 namespace longspan::tool {
@@ -30,12 +27,7 @@ Error usage(std::string message) {
 
 Result<std::vector<std::string>> wanted_cases(const Arguments& arguments) {
   if (arguments.cases.empty()) return standard_cases();
-  std::ifstream file(arguments.cases, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file) {
-    return usage(
-        fmt::format("--cases '{}' cannot be read: {}", arguments.cases, std::strerror(errno)));
-  }
+  LONGSPAN_TRY(const std::string text, read_text_file("--cases", arguments.cases));
   std::vector<std::string> lines = case_lines(text);
   if (lines.empty()) {
     return usage(fmt::format("--cases '{}' has no problem text; give one a line", arguments.cases));
