@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "plan/key.h"
 #include "scene.h"
 
 namespace longspan::prepared::testing {
@@ -144,6 +145,16 @@ TEST(Choose, FrostNeedsRoomForAnyRows) {
               HasSubstr("has no full build"));
   p.capacity_q = 257;
   EXPECT_THAT(decline_of(any, p), HasSubstr("has no full build"));
+}
+
+/// What longspan.prepare rounds the rows of a problem up to.
+TEST(Choose, BuildsOfFixedRowsMustHoldWhatPlansAreMadeFor) {
+  TileProblem p = problem();
+  p.dim_qk = p.dim_v = 512;
+  p.capacity_q = p.capacity_k = bucket(330);
+  EXPECT_THAT(decline_of({frost("full", 330, true), frost("causal", 330, true)}, p),
+              HasSubstr("lengths=384 kv_lengths=384"));
+  EXPECT_EQ(decline_of({frost("full", 384, true), frost("causal", 384, true)}, p), "offered");
 }
 
 TEST(Choose, ABuildOfExactlyTheseRowsGoesFirst) {

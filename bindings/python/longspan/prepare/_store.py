@@ -66,7 +66,9 @@ def _write_libraries(store: pathlib.Path, copied: bool) -> None:
             fresh.replace(copy)
             paths[key] = pathlib.Path(path.name)
     fields = {"format": FORMAT, **{key: str(path) for key, path in paths.items()}}
-    (store / "store.json").write_text(json.dumps(fields, indent=1) + "\n")
+    fresh = store / "store.new"
+    fresh.write_text(json.dumps(fields, indent=1) + "\n")
+    fresh.replace(store / "store.json")
 
 
 def _make_all(
