@@ -190,6 +190,7 @@ def _fake(monkeypatch, made):
         (store / f"{build.name}.so").write_bytes(b"kernels")
         manifest = {
             "format": 1,
+            "engine": build.engine,
             "versions": _packages.PINNED[build.engine],
             "library": {"sha256": hashlib.sha256(b"kernels").hexdigest()},
         }
@@ -236,6 +237,20 @@ def test_damaged_and_stale_builds_are_made_anew(monkeypatch, tmp_path):
     (tmp_path / f"{made[2]}.so").unlink()
     prepare([D128], tmp_path)
     assert set(made[4:]) == set(made[:3])
+
+
+def test_builds_of_other_versions_leave_the_store(monkeypatch, tmp_path):
+    lines = []
+    _fake(monkeypatch, [])
+    prepare([D128 + " window=8,0"], tmp_path)
+    stale = tmp_path / "fa4_forward_bf16_d128_g4_window.json"
+    stale.write_text(stale.read_text().replace("4.0.0b36", "4.0.0b35"))
+    (tmp_path / "notes.json").write_text("{}")
+    prepare([D128], tmp_path, progress=lines.append)
+    assert "removed fa4_forward_bf16_d128_g4_window, which other versions made" in lines
+    assert not stale.exists() and not stale.with_suffix(".so").exists()
+    assert len(list(tmp_path.glob("*.so"))) == 5
+    assert (tmp_path / "notes.json").exists()
 
 
 def test_a_store_with_copies_of_the_libraries_keeps_them(monkeypatch, tmp_path):

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from ._builds import Build, builds_of
 from ._errors import Refused
 from ._objects import FORMAT
-from ._packages import probe, runtime_library, tvm_ffi_library
+from ._packages import PINNED, probe, runtime_library, tvm_ffi_library
 
 __all__ = ["Refused", "prepare"]
 
@@ -44,6 +44,26 @@ def _is_there(build: Build, store: pathlib.Path) -> bool:
     except (OSError, ValueError, LookupError, TypeError):
         return False
     return made_of == (FORMAT, probe(build.engine), checksum)
+
+
+def _versions(path: pathlib.Path) -> tuple | None:
+    """Engine and versions that a manifest names; nothing where the file is none."""
+    try:
+        manifest = json.loads(path.read_bytes())
+        return str(manifest["engine"]), manifest["versions"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+
+
+def _remove_stale(store: pathlib.Path, progress: Callable[[str], None]) -> None:
+    """Builds of other versions, with which the library would refuse the whole store."""
+    for path in sorted(store.glob("*.json")):
+        made_by = _versions(path)
+        if made_by is None or made_by[1] == PINNED.get(made_by[0]):
+            continue
+        path.unlink()
+        path.with_suffix(".so").unlink(missing_ok=True)
+        progress(f"removed {path.stem}, which other versions made")
 
 
 def _open_store(out: str | os.PathLike) -> pathlib.Path:
@@ -97,7 +117,8 @@ def prepare(
     progress: Callable[[str], None] = lambda line: None,
 ) -> list[Build]:
     """Makes the builds that the problems need and that the store ``out`` has not, ``jobs`` at a
-    time, and tells ``progress`` of each. Returns all builds that the problems need.
+    time, and tells ``progress`` of each. Returns all builds that the problems need. Builds of other
+    versions of the packages, which no problem can use any more, are removed.
 
     ``Refused``: a package is missing or of another version (with the line that installs it), a
     problem cannot be prepared, the store cannot be written, or a build failed. Builds that were
@@ -111,6 +132,7 @@ def prepare(
     try:
         store = _open_store(out)
         _write_libraries(store, with_libraries)
+        _remove_stale(store, progress)
     except OSError as error:
         raise Refused(f"{out} cannot be a store: {error.strerror}; name another folder") from None
     todo = [build for build in builds if not _is_there(build, store)]
