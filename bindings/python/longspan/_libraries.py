@@ -11,6 +11,7 @@ def set_prepared_store(folder: str | os.PathLike) -> None:
 
     Raises:
         longspan.InvalidArgument: the folder is no store, or another one is in use already.
-        longspan.Unsupported: longspan was built without the provider.
+        longspan.Unsupported: the store has a file that this version cannot use, or longspan was
+            built without the provider.
     """
     _native.set_prepared_store(os.fspath(folder))

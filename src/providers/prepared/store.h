@@ -4,7 +4,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -42,6 +41,6 @@ class Store {
 };
 
 /// The one that set_prepared_store named. Null: none was named.
-Result<const Store*> store();
+const Store* store();
 
 }  // namespace longspan::prepared

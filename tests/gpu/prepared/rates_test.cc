@@ -154,7 +154,7 @@ class Entries {
 
  private:
   static Builds builds_of(const TileProblem& p) {
-    auto found = prepared::choose(p, *must(prepared::store()));
+    auto found = prepared::choose(p, *prepared::store());
     if (const auto* decline = std::get_if<Decline>(&found))
       throw std::runtime_error(decline->detail);
     return std::get<Builds>(std::move(found));

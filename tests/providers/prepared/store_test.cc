@@ -30,6 +30,15 @@ TEST(PreparedStore, IsNamedBeforeItIsUsedAndOnlyOnce) {
   ASSERT_NE(declined(none), nullptr);
   EXPECT_THAT(declined(none)->detail, HasSubstr("no store of prepared kernels is named"));
 
+  const DoubleStore damaged;
+  damaged.write("build.json", "{\"format\": 2}");
+  const Status wrong = set_prepared_store(damaged.folder());
+  ASSERT_FALSE(wrong.ok());
+  EXPECT_EQ(wrong.error().code, ErrorCode::kUnsupported);
+  EXPECT_THAT(wrong.error().message, HasSubstr("build.json has format 2"));
+  const DoubleStore other;
+  ASSERT_TRUE(set_prepared_store(other.folder()).ok());  // and not used
+
   DoubleStore folder;
   const json full = forward_manifest("full", "full", "full", kForwardFull);
   folder.add(full);
@@ -48,7 +57,6 @@ TEST(PreparedStore, IsNamedBeforeItIsUsedAndOnlyOnce) {
   EXPECT_EQ(identity("dtype=bf16 heads=4/2 dim=24 lengths=100 mask=causal", Direction::kForward),
             sha256_of_text(""));
 
-  const DoubleStore other;
   EXPECT_THAT(set_prepared_store(other.folder()).error().message, HasSubstr("is in use"));
   EXPECT_TRUE(set_prepared_store(folder.folder()).ok());
 }
