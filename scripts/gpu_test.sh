@@ -99,7 +99,7 @@ shopt -s nullglob extglob
 one_gpu=(build/gpu/tests/gpu/*_test build/gpu/tests/gpu/!(nccl|prepared)/*_test)
 two_gpus=(build/gpu/tests/gpu/nccl/*_test)
 if [ -f build/store/store.json ]; then
-  one_gpu+=(build/gpu/tests/gpu/prepared/*_test)
+  one_gpu+=(build/gpu/tests/gpu/prepared/!(*_rates)_test)
 else
   echo "not run: tests of prepared kernels, which need build/store (scripts/prepared_store.sh)"
 fi
@@ -123,17 +123,18 @@ max_logit=true prefix=3,2"
 longspan pages --device cuda:0 --ranks 2 --backward none --problem "dtype=bf16 heads=8/2 dim=64 \
 lengths=500,90 mask=causal page=16"
 if [ -f build/store/store.json ]; then
-  prepared=(--device cuda:0 --prepared build/store --provider require:prepared --problem)
+  prepared=(--prepared build/store --provider require:prepared --problem)
+  window="dtype=bf16 heads=4/2 dim=128 lengths=300,200 mask=causal window=64,0"
+  heads="dtype=bf16 heads=8/4 dim=64 lengths=512 mask=causal"
   for ranks in 1 2 4; do
     for strategy in ring all_gather; do
-      longspan "prepared.$strategy.$ranks" --ranks "$ranks" --forward "$strategy" \
-        --backward "$strategy" "${prepared[@]}" \
-        "dtype=bf16 heads=4/2 dim=128 lengths=300,200 mask=causal window=64,0"
+      longspan "prepared.$strategy.$ranks" --device cuda:0 --ranks "$ranks" \
+        --forward "$strategy" --backward "$strategy" "${prepared[@]}" "$window"
     done
-    longspan "prepared.head_parallel.$ranks" --ranks "$ranks" --backward head_parallel \
-      "${prepared[@]}" "dtype=bf16 heads=8/4 dim=64 lengths=512 mask=causal"
-    longspan "prepared.frost.$ranks" --ranks "$ranks" --forward ring --backward none \
-      "${prepared[@]}" "dtype=bf16 heads=16/8 dim=512 lengths=2000 mask=causal"
+    longspan "prepared.head_parallel.$ranks" --device cuda:0 --ranks "$ranks" \
+      --backward head_parallel "${prepared[@]}" "$heads"
+    longspan "prepared.frost.$ranks" --device cuda:0 --ranks "$ranks" --forward ring \
+      --backward none "${prepared[@]}" "dtype=bf16 heads=16/8 dim=512 lengths=2000 mask=causal"
   done
 fi
 if [ "$gpus" -gt 1 ]; then
@@ -148,6 +149,18 @@ if [ "$gpus" -gt 1 ]; then
     longspan "$communicator.head_parallel" --device cuda --ranks 2 --nodes 2 \
       --communicator "$communicator" --backward head_parallel --head-slices 4 --repeat 3 \
       --problem "$bf16"
+    [ -f build/store/store.json ] || continue
+    two=(--device cuda --ranks 2 --nodes 2 --communicator "$communicator" --repeat 3)
+    for strategy in ring all_gather; do
+      longspan "prepared.$communicator.$strategy" "${two[@]}" --forward "$strategy" \
+        --backward "$strategy" "${prepared[@]}" "$window"
+    done
+    longspan "prepared.$communicator.head_parallel" "${two[@]}" --backward head_parallel \
+      "${prepared[@]}" "$heads"
   done
+fi
+wait
+if [ -f build/store/store.json ]; then  # times, which want the GPU for themselves
+  run_tests build/gpu/tests/gpu/prepared/gpu_prepared_rates_test
 fi
 report_parts "GPU lane" 25

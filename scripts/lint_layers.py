@@ -51,8 +51,8 @@ PUBLIC_OWNER = {
 # Third-party headers, by prefix, and the folders that wrap them.
 THIRD_PARTY = {
     "fmt/": ["src", "tools", "tests", "bench"],
-    "nlohmann/": ["src/schedule", "src/plan", "src/engine", "src/providers/prepared", "tools",
-                  "tests", "bench"],
+    "nlohmann/": ["src/base", "src/schedule", "src/plan", "src/engine", "src/providers/prepared",
+                  "tools", "tests", "bench"],
     # A test is a program that has initialised MPI itself.
     "mpi.h": ["src/comm/mpi", "tests/comm"],
     "hwy/": ["src/providers/cpu", "tests/providers"],

@@ -15,6 +15,9 @@ Stages, in this order:
   tsan      thread sanitizer, tests labelled unit or dist
   fuzz      the fuzz targets with address and undefined behaviour sanitizers, a minute each
 
+and, where --only asks for it (packages of several GB, half an hour):
+  prepared  kernels of FlashAttention-4 and FROST are exported, opened and called up to the driver
+
   --only STAGE   run this stage alone; may be repeated
   --no-setup     do not check or install packages
   --jobs N       parallel builds and tests (default: all cores)
@@ -30,9 +33,10 @@ while [ $# -gt 0 ]; do
   case "$1" in
     --only)
       case "${2:-}" in
-        release | lint | asan | tsan | python | fuzz) chosen+=("$2") ;;
+        release | lint | asan | tsan | python | fuzz | prepared) chosen+=("$2") ;;
         *)
-          echo "test.sh: --only takes release, lint, asan, tsan, python or fuzz, not '${2:-}'" >&2
+          echo "test.sh: --only takes release, lint, asan, tsan, python, fuzz or prepared," \
+            "not '${2:-}'" >&2
           exit 2 ;;
       esac
       shift 2 ;;
@@ -81,6 +85,18 @@ run_python_tests() {
   ctest --test-dir "$tests" --output-on-failure --no-tests=error | tee build/python.ctest.log
 }
 
+# The test of exported kernels is there where build/store is when CMake looks.
+# shellcheck disable=SC2317  # called through an array
+run_prepared_tests() {
+  scripts/prepared_store.sh --jobs "$jobs" || return 1
+  cmake --preset release > build/release.configure.log 2>&1 ||
+    { cat build/release.configure.log; return 1; }
+  cmake --build --preset release --parallel "$jobs" --target providers_prepared_exported_test ||
+    return 1
+  ctest --preset release --no-tests=error -R providers_prepared_exported_test |
+    tee build/prepared.ctest.log
+}
+
 mkdir -p build
 declare -A result seconds
 failed=0
@@ -90,6 +106,7 @@ for stage in "${chosen[@]}"; do
   case "$stage" in
     lint) command=(scripts/lint.sh) ;;
     python) command=(run_python_tests) ;;
+    prepared) command=(run_prepared_tests) ;;
     *) command=(run_tests "$stage") ;;
   esac
   [ "$stage" = lint ] || rm -f "build/$stage.ctest.log"

@@ -14,8 +14,9 @@ namespace longspan {
 Status set_cudnn_path(const std::string& path);
 
 /// The folder with prepared kernels (see docs/kernels/prepared.md) that the provider prepared uses;
-/// without one it declines. invalid_argument once another one has been read, unsupported when built
-/// without it. Thread-safe.
+/// without one it declines. Its manifests are read at once: invalid_argument where the folder is no
+/// store, or once another one has been used; unsupported names a file that is wrong, or says that
+/// longspan was built without the provider. Thread-safe.
 Status set_prepared_store(const std::string& folder);
 
 /// Those that were opened so far, in order: "cuDNN 9.19.0 (/usr/lib/libcudnn.so.9)". Thread-safe.

@@ -3,16 +3,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <fstream>
 #include <initializer_list>
-#include <iterator>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <span>
+#include <string_view>
 
+#include "base/json.h"
 #include "longspan/provider.h"
 #include "longspan/routing_table.h"
 
@@ -23,6 +20,7 @@ using nlohmann::json;
 
 constexpr int kFormat = 1;
 constexpr int64_t kMostLength = kMaxTokens;
+constexpr size_t kMostBytes = size_t{16} << 20;
 
 Error bad(std::string message) {
   return {ErrorCode::kInvalidArgument, std::move(message), "routing table"};
@@ -78,6 +76,21 @@ bool is_provider(const std::string& text) {
   return std::ranges::any_of(providers(), [&](const Provider* p) { return p->name() == text; });
 }
 
+bool is_number(std::string_view text) {
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  return !text.empty() && std::ranges::all_of(text, digit);
+}
+
+/// As routing_case() writes them.
+bool is_device(std::string_view text) {
+  constexpr std::string_view kCuda = "cuda ";
+  if (text == "cpu") return true;
+  const size_t dot = text.find('.');
+  if (!text.starts_with(kCuda) || dot == text.npos) return false;
+  return is_number(text.substr(kCuda.size(), dot - kCuda.size())) &&
+         is_number(text.substr(dot + 1));
+}
+
 Result<std::vector<MeasuredTime>> times_of(const json& row, const std::string& where) {
   constexpr const char* kField = "median_us";
   const json& times = row[kField];
@@ -108,7 +121,9 @@ Result<RoutingRow> row_of(const json& row, const std::string& where) {
                                   "deterministic", "length", "median_us"}));
   RoutingRow result;
   RoutingCase& c = result.measured;
-  if (!row["device"].is_string()) return wrong(where, "device", row["device"], "a text");
+  if (!row["device"].is_string() || !is_device(row["device"].get<std::string>())) {
+    return wrong(where, "device", row["device"], "cpu, or cuda and a compute capability: cuda 9.0");
+  }
   c.device = row["device"].get<std::string>();
   LONGSPAN_TRY(c.direction, named<Direction>(row, where, "direction", kDirections));
   LONGSPAN_TRY(c.dtype, named<DType>(row, where, "dtype", kTypes));
@@ -139,8 +154,11 @@ std::string row_text(const RoutingRow& row) {
 }  // namespace
 
 Result<RoutingTable> RoutingTable::from_json(std::string_view text) {
-  const json root = json::parse(text, nullptr, false);
-  if (root.is_discarded()) return bad("not valid JSON; longspan bench --calibrate writes tables");
+  const Result<json> parsed = parse_json(text);
+  if (!parsed.ok()) {
+    return bad(fmt::format("{}; longspan bench --calibrate writes tables", parsed.error().message));
+  }
+  const json& root = *parsed;
   LONGSPAN_CHECK_OK(check_fields(root, "the table", {"format", "fingerprint", "rows"}));
   if (root["format"] != kFormat) {
     return wrong("the table", "format", root["format"], fmt::format("{}", kFormat));
@@ -165,10 +183,9 @@ Result<RoutingTable> RoutingTable::from_json(std::string_view text) {
 }
 
 Result<RoutingTable> RoutingTable::load(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file) return bad(fmt::format("'{}' cannot be read: {}", path, std::strerror(errno)));
-  auto table = from_json(text);
+  const Result<std::string> text = read_text(path, kMostBytes);
+  if (!text.ok()) return bad(text.error().message);
+  auto table = from_json(*text);
   if (table.ok()) return table;
   return bad(fmt::format("'{}': {}", path, table.error().message));
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "longspan/schedule.h"
 
 namespace longspan {
@@ -39,8 +40,11 @@ std::string known_names() {
 }  // namespace
 
 Result<Rates> rates_from_json(std::string_view json) {
-  const nlohmann::json root = nlohmann::json::parse(json, nullptr, false);
-  if (root.is_discarded()) return bad("not valid JSON; expected {\"forward_flops\": 6e14, ...}");
+  const Result<nlohmann::json> parsed = parse_json(json);
+  if (!parsed.ok()) {
+    return bad(parsed.error().message + "; expected {\"forward_flops\": 6e14, ...}");
+  }
+  const nlohmann::json& root = *parsed;
   if (!root.is_object()) return bad("expected a JSON object {\"forward_flops\": 6e14, ...}");
   Rates rates;
   for (const auto& [key, value] : root.items()) {

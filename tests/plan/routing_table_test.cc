@@ -73,7 +73,7 @@ TEST(RoutingTable, FilesAreNamedInErrors) {
 }
 
 TEST(RoutingTable, RefusesWhatItDoesNotKnow) {
-  EXPECT_FALSE(RoutingTable::from_json("{").ok());
+  EXPECT_THAT(RoutingTable::from_json("{").error().message, HasSubstr("bench --calibrate writes"));
   expect_refused(json::array(), "no JSON object");
   json value = table(json::array({row()}));
   value["comment"] = "";
@@ -105,6 +105,21 @@ TEST(RoutingTable, RefusesRowsThatAreWrong) {
   expect_row_refused("median_us", json::object(), "time of each provider");
   expect_row_refused("median_us", {{"fa5", 1}}, "fa5 is none");
   expect_row_refused("median_us", {{"cudnn", 0}}, "numbers above 0");
+  expect_row_refused("median_us", {{"cudnn", "fast"}}, "numbers above 0");
+  for (const char* device : {"", "gpu", "cuda", "cuda 9", "cuda 9.", "cuda 9.0 H200", "cuda x.y"}) {
+    expect_row_refused("device", device, "cpu, or cuda and a compute capability");
+  }
+}
+
+TEST(RoutingTable, RefusesTextsThatSayThingsTwiceOrTooDeep) {
+  std::string text = table(json::array({row()})).dump();
+  const std::string times = "\"median_us\":{";
+  text.insert(text.find(times) + times.size(), "\"hopper\":1,");
+  EXPECT_THAT(RoutingTable::from_json(text).error().message, HasSubstr("two fields \"hopper\""));
+  const std::string deep = std::string(200000, '[') + std::string(200000, ']');
+  EXPECT_THAT(RoutingTable::from_json("{\"format\":" + deep + "}").error().message,
+              HasSubstr("nested deeper"));
+  EXPECT_THAT(RoutingTable::load("/").error().message, HasSubstr("Is a directory"));
 }
 
 TEST(RoutingTable, TheNearestLengthStandsForACase) {

@@ -181,7 +181,7 @@ TEST(Rates, BadJsonIsNamed) {
     EXPECT_EQ(rates.error().code, ErrorCode::kInvalidArgument);
     return rates.error().message;
   };
-  EXPECT_NE(message("{\"node_bytes\": 1").find("not valid JSON"), std::string::npos);
+  EXPECT_NE(message("{\"node_bytes\": 1").find("are not JSON; expected"), std::string::npos);
   EXPECT_NE(message("[1]").find("object"), std::string::npos);
   EXPECT_NE(message("{\"speed\": 1}").find("unknown \"speed\"; one of forward_flops"),
             std::string::npos);

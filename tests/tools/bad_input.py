@@ -64,6 +64,8 @@ FLAGS = [
     (["run", "--communicator", "nccl", "--problem", PROBLEM], "nccl", "--device cuda"),
     (["run", "--check", "twice", "--problem", PROBLEM], "twice", "fp64"),
     (["run", "--rates", "missing.json", "--problem", PROBLEM], "missing.json", "cannot be read"),
+    (["run", "--rates", "/", "--problem", PROBLEM], "--rates '/'", "Is a directory"),
+    (["run", "--prepared", "nowhere", "--problem", PROBLEM], "prepared", ""),
     (
         ["run", "--output", "no/such/folder/x", "--problem", PROBLEM],
         "no/such/folder/x",

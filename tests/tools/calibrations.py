@@ -73,7 +73,7 @@ def the_automatic_choice_goes_by_the_table(tool):
 def the_table_until_now_is_audited(tool):
     file, _, table = measured(tool)
     again = measured(tool, "--routing-table", file)[1]
-    tool.expect(again["choice"] == {"fastest": 4, "worst": 1}, str(again["choice"]))
+    tool.expect(again["choice"] == {"fastest": 4, "near": 4, "worst": 1}, str(again["choice"]))
     table["rows"][0]["median_us"] = {"cpu/tiled": 100, "cpu/reference": 80}  # which is not so
     file = written(tool, "changed.json", json.dumps(table))
     wrong = measured(tool, "--routing-table", file)[1]
@@ -89,6 +89,9 @@ def what_is_no_table_is_refused(tool):
                         "changed.json", "row 2 has the unknown field", "speed")
     tool.expect_refused(["explain", "--routing-table", tool.path("none"), "--problem", PROBLEM],
                         "cannot be read")
+    tool.expect_refused(["explain", "--routing-table", "/", "--problem", PROBLEM], "Is a directory")
+    deep = written(tool, "deep.json", '{"format": ' + "[" * 200000 + "]" * 200000 + "}")
+    tool.expect_refused(["explain", "--routing-table", deep, "--problem", PROBLEM], "nested deeper")
 
 
 def what_calibrate_does_not_take(tool):
@@ -98,6 +101,7 @@ def what_calibrate_does_not_take(tool):
     tool.expect_refused([*calibrate, "--arms", "cpu/fast"], "--arms cpu/fast")
     tool.expect_refused([*calibrate, "--budget", "-1"], "--budget -1")
     tool.expect_refused([*calibrate, "--cases", tool.path("none.txt")], "cannot be read")
+    tool.expect_refused([*calibrate, "--cases", "/"], "--cases '/' cannot be read: Is a directory")
     tool.expect_refused([*calibrate, "--cases", written(tool, "empty.txt", "# nothing\n")],
                         "has no problem text")
 

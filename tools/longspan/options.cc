@@ -2,16 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
 #include <charconv>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <utility>
 
 #include "longspan/libraries.h"
 #include "longspan/routing_table.h"
+#include "text_file.h"
 
 namespace longspan::tool {
 namespace {
@@ -24,14 +21,7 @@ void to_standard_error(LogLevel level, std::string_view message) {
 
 Result<Rates> make_rates(const Arguments& arguments) {
   if (arguments.rates.empty()) return Rates{};
-  std::ifstream file(arguments.rates, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file) {
-    return Error{
-        ErrorCode::kInvalidArgument,
-        fmt::format("--rates '{}' cannot be read: {}", arguments.rates, std::strerror(errno)),
-        "usage"};
-  }
+  LONGSPAN_TRY(const std::string text, read_text_file("--rates", arguments.rates));
   auto rates = rates_from_json(text);
   if (rates.ok()) return rates;
   return Error{rates.error().code,

@@ -10,7 +10,8 @@ def set_prepared_store(folder: str | os.PathLike) -> None:
     JAX has a library of its own, and ``longspan.jax.set_prepared_store``.
 
     Raises:
-        longspan.InvalidArgument: another store is in use already.
-        longspan.Unsupported: longspan was built without the provider.
+        longspan.InvalidArgument: the folder is no store, or another one is in use already.
+        longspan.Unsupported: the store has a file that this version cannot use, or longspan was
+            built without the provider.
     """
     _native.set_prepared_store(os.fspath(folder))

@@ -2,11 +2,26 @@
 
 #include <fmt/format.h>
 
+#include "base/json.h"
 #include "providers/prepared/errors.h"
 
 namespace longspan::prepared {
 
 using nlohmann::json;
+
+namespace {
+
+constexpr size_t kMostBytes = size_t{1} << 20;  // far more than any manifest has
+
+}  // namespace
+
+Result<json> read_json(const std::string& path) {
+  const Result<std::string> text = read_text(path, kMostBytes);
+  if (!text.ok()) return refused(text.error().message);
+  Result<json> value = parse_json(*text);
+  if (value.ok()) return value;
+  return refused(fmt::format("{}: {}", path, value.error().message));
+}
 
 Result<Fields> Fields::of(const json& object, std::string where) {
   if (object.is_object()) return Fields(object, std::move(where));

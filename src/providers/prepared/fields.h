@@ -11,6 +11,9 @@
 
 namespace longspan::prepared {
 
+/// The value of a file that a store consists of. unsupported names the file and what is wrong.
+Result<nlohmann::json> read_json(const std::string& path);
+
 /// The fields of one object. Errors are unsupported and name the object and the field.
 class Fields {
  public:

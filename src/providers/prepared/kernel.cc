@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "providers/prepared/consistency.h"
 #include "providers/prepared/errors.h"
 #include "providers/prepared/frame.h"
 #include "providers/prepared/sha256.h"
@@ -84,6 +85,15 @@ Result<Kernel::Step> Kernel::bind_step(const StepSpec& spec) const {
                              spec.given.size(), used));
 }
 
+std::vector<BoundSlot> Kernel::step_slots() const {
+  std::vector<BoundSlot> all;
+  for (const Step& step : steps_) {
+    const std::vector<BoundSlot>& slots = entries_[step.entry].slots;
+    for (size_t i = 0; i < slots.size(); ++i) all.push_back({slots[i].slot, step.given[i]});
+  }
+  return all;
+}
+
 Result<std::shared_ptr<const Kernel>> Kernel::open(const Manifest& manifest, const Ffi& ffi) {
   LONGSPAN_CHECK_OK(same_checksum(manifest));
   void* const library = dlopen(manifest.library.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -105,6 +115,9 @@ Result<std::shared_ptr<const Kernel>> Kernel::open(const Manifest& manifest, con
     kernel->steps_.push_back(std::move(*step));
   }
   if (kernel->steps_.empty()) return named(refused("there are no steps"));
+  if (const Status same = consistent(manifest, kernel->step_slots()); !same.ok()) {
+    return named(same.error());
+  }
   return std::shared_ptr<const Kernel>(kernel);
 }
 

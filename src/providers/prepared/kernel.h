@@ -17,8 +17,8 @@ namespace longspan::prepared {
 class Kernel {
  public:
   /// Checks the library's checksum, every entry's symbol and its own signature against the manifest
-  /// and the known list, and that the steps give every slot something. unsupported names what
-  /// differs.
+  /// and the known list, that the steps give every slot something, and that they do what the
+  /// manifest says is served (consistency.h). unsupported names what differs.
   static Result<std::shared_ptr<const Kernel>> open(const Manifest& manifest, const Ffi& ffi);
 
   const Manifest& manifest() const { return manifest_; }
@@ -39,6 +39,8 @@ class Kernel {
   Kernel(const Manifest& manifest, const Ffi& ffi) : manifest_(manifest), ffi_(ffi) {}
   Result<Entry> open_entry(void* library, const EntrySpec& spec) const;
   Result<Step> bind_step(const StepSpec& spec) const;
+  /// Of all steps, with what each gives them.
+  std::vector<BoundSlot> step_slots() const;
   Status run_step(const Step& step, const Values& values) const;
 
   Manifest manifest_;

@@ -5,9 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "providers/prepared/errors.h"
 #include "providers/prepared/fields.h"
@@ -167,11 +165,7 @@ std::string_view name(Engine engine) { return kEngines[static_cast<size_t>(engin
 std::string_view name(Shape shape) { return kShapeNames[static_cast<size_t>(shape)]; }
 
 Result<Manifest> read_manifest(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  if (!file) return refused(fmt::format("{} cannot be read", path));
-  const nlohmann::json root = nlohmann::json::parse(text.str(), nullptr, false);
+  LONGSPAN_TRY(const nlohmann::json root, read_json(path));
   LONGSPAN_TRY(Fields fields, Fields::of(root, path));
   LONGSPAN_TRY(const int64_t format, fields.integer("format", 0, kMostRows));
   if (format != kFormat) {

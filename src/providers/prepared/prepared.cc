@@ -20,14 +20,13 @@ namespace {
 
 std::variant<prepared::Builds, Decline> chosen(const TileProblem& problem, const Device& device) {
   if (auto decline = prepared::refusal(problem, device)) return *decline;
-  const Result<const prepared::Store*> store = prepared::store();
-  if (!store.ok()) return Decline{DeclineCode::kNotPrepared, store.error().message};
-  if (*store == nullptr) {
+  const prepared::Store* const store = prepared::store();
+  if (store == nullptr) {
     return Decline{DeclineCode::kNotPrepared,
                    "no store of prepared kernels is named: make one with longspan prepare and name "
                    "it by set_prepared_store() (longspan --prepared)"};
   }
-  return prepared::choose(problem, **store);
+  return prepared::choose(problem, *store);
 }
 
 }  // namespace
@@ -35,7 +34,7 @@ std::variant<prepared::Builds, Decline> chosen(const TileProblem& problem, const
 /// Over the objects that a tile of the problem may be computed by: it chooses among these.
 Result<std::string> PreparedKernels::identity(const Problem& problem, Direction direction,
                                               const Device&) const {
-  LONGSPAN_TRY(const prepared::Store* const store, prepared::store());
+  const prepared::Store* const store = prepared::store();
   std::string sums;
   if (store != nullptr) {
     for (const prepared::Manifest& manifest : store->manifests()) {

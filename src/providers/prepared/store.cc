@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -37,8 +36,8 @@ Result<std::vector<std::string>> manifest_paths(const std::string& folder) {
 
 struct Process {
   std::mutex mutex;
-  std::string folder;  // empty: none was named
-  std::optional<Result<std::unique_ptr<const Store>>> store;
+  std::unique_ptr<const Store> store;  // null: none was named
+  bool used = false;
 };
 
 /// Never destroyed: what a store has opened must outlive every other owner.
@@ -51,12 +50,12 @@ Process& process() {
 
 Status Store::read_libraries() {
   const std::string path = (fs::path(folder_) / kStoreFile).string();
-  std::ifstream file(path);
-  if (!file) {
-    return refused(fmt::format("there is no {}: {} is no store, run longspan prepare --out {}",
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) {
+    return invalid(fmt::format("there is no {}: {} is no store, run longspan prepare --out {}",
                                path, folder_, folder_));
   }
-  const nlohmann::json root = nlohmann::json::parse(file, nullptr, false);
+  LONGSPAN_TRY(const nlohmann::json root, read_json(path));
   LONGSPAN_TRY(Fields fields, Fields::of(root, path));
   LONGSPAN_CHECK_OK(fields.integer("format", kFormat, kFormat).ok()
                         ? Status()
@@ -102,13 +101,11 @@ Result<std::shared_ptr<const Kernel>> Store::kernel(const Manifest& manifest) co
   return opened_.emplace(manifest.path, open(manifest)).first->second;
 }
 
-Result<const Store*> store() {
+const Store* store() {
   Process& p = process();
   const std::lock_guard lock(p.mutex);
-  if (p.folder.empty()) return static_cast<const Store*>(nullptr);
-  if (!p.store) p.store.emplace(Store::read(p.folder));
-  if (!p.store->ok()) return p.store->error();
-  return p.store->value().get();
+  p.used = p.store != nullptr;
+  return p.store.get();
 }
 
 }  // namespace longspan::prepared
@@ -118,12 +115,12 @@ namespace longspan {
 Status set_prepared_store(const std::string& folder) {
   prepared::Process& p = prepared::process();
   const std::lock_guard lock(p.mutex);
-  if (p.store && folder != p.folder) {
-    return Error{ErrorCode::kInvalidArgument,
-                 "the store " + p.folder + " is in use: name another before the first problem",
-                 "prepared"};
+  if (p.used && folder == p.store->folder()) return {};
+  if (p.used) {
+    return prepared::invalid(fmt::format(
+        "the store {} is in use: name another before the first problem", p.store->folder()));
   }
-  p.folder = folder;
+  LONGSPAN_TRY(p.store, prepared::Store::read(folder));
   return {};
 }
 

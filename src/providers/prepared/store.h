@@ -4,7 +4,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,7 +18,8 @@ namespace longspan::prepared {
 /// "NAME.json" beside each shared object. Thread-safe.
 class Store {
  public:
-  /// Reads all manifests. unsupported names the file that is missing or wrong.
+  /// Reads all manifests. invalid_argument: the folder is no store; unsupported names the file that
+  /// is wrong.
   static Result<std::unique_ptr<const Store>> read(const std::string& folder);
 
   const std::string& folder() const { return folder_; }
@@ -41,6 +41,6 @@ class Store {
 };
 
 /// The one that set_prepared_store named. Null: none was named.
-Result<const Store*> store();
+const Store* store();
 
 }  // namespace longspan::prepared

@@ -1,13 +1,10 @@
-// prepared's plans: capture and replay with other inputs, what the host spends, no Python.
+// prepared's plans: capture and replay with other inputs, refusals, no Python.
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cstdio>
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -203,36 +200,6 @@ TEST(PreparedCalls, RefusesWhatDoesNotFit) {
 TEST(PreparedCalls, ThereIsNoPythonInTheProcess) {
   check_replay(dense_case());
   EXPECT_EQ(dlsym(RTLD_DEFAULT, "Py_IsInitialized"), nullptr);
-}
-
-/// Bursts that fit into the launch queue, so that the host never waits for the device.
-double host_microseconds(Stream stream, const std::function<Status()>& call) {
-  constexpr int kBurst = 100, kRounds = 30;
-  std::vector<double> times;
-  for (int round = 0; round < kRounds; ++round) {
-    const auto begun = std::chrono::steady_clock::now();
-    for (int i = 0; i < kBurst; ++i) EXPECT_TRUE(call().ok());
-    const std::chrono::duration<double, std::micro> spent =
-        std::chrono::steady_clock::now() - begun;
-    times.push_back(spent.count() / kBurst);
-    EXPECT_TRUE(cuda::synchronize(stream).ok());
-  }
-  std::sort(times.begin(), times.end());
-  return times[kRounds / 2];
-}
-
-TEST(PreparedCalls, AForwardCostsTheHostFewMicroseconds) {
-  const Case c = dense_case();
-  const Inputs in = make_inputs(c, 1);
-  const Outcome results = empty_results(c);
-  const auto stream = cuda::OwnedStream::make();
-  Calls calls(c, in, results, stream->get());
-  ASSERT_TRUE(calls.upload().ok());
-  ASSERT_TRUE(calls.both().ok());
-  const double forward = host_microseconds(stream->get(), [&] { return calls.forward(); });
-  const double backward = host_microseconds(stream->get(), [&] { return calls.backward(); });
-  std::printf("host: forward %.1f us, backward %.1f us a call\n", forward, backward);
-  EXPECT_LT(forward, 20);
 }
 
 }  // namespace

@@ -153,6 +153,7 @@ TEST(Calls, BackwardIsAChain) {
   ASSERT_TRUE(
       opened(forward_manifest("causal", "causal", "causal", kForwardFull))->run(values).ok());
   const auto kernel = opened(backward_manifest("backward", "causal"));
+  std::vector<uint16_t> first;
   for (int run = 0; run < 2; ++run) {
     scene.buffers.clear();
     scene.buffers.reserve(8);
@@ -169,7 +170,8 @@ TEST(Calls, BackwardIsAChain) {
       }
       EXPECT_NEAR(scene.dv.at(1, j, 0, 3), want, 0.02) << j;
     }
-    EXPECT_NEAR(scene.dq.at(0, 3, 1, 2), scene.dq.at(0, 3, 1, 2), 0);
+    if (run == 0) first = scene.dq.data;
+    EXPECT_EQ(scene.dq.data, first);
   }
 }
 

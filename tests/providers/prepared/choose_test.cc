@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "plan/key.h"
 #include "scene.h"
 
 namespace longspan::prepared::testing {
@@ -76,17 +77,15 @@ TEST(Choose, TypesDimsGroupsAndDirectionMustAgree) {
 }
 
 TEST(Choose, DeterministicBackwardsAreBuildsOfTheirOwn) {
-  const auto with = [](const char* name, const char* mask, bool deterministic) {
-    json manifest = backward_manifest(name, mask);
-    manifest["serves"]["deterministic"] = deterministic;
-    return manifest;
-  };
   TileProblem p = problem(Direction::kBackward);
-  const std::vector<json> plain = {with("a", "full", false), with("b", "causal", false)};
+  const std::vector<json> plain = {backward_manifest("a", "full"),
+                                   backward_manifest("b", "causal")};
   EXPECT_EQ(decline_of(plain, p), "offered");
   p.features.deterministic = true;
   EXPECT_THAT(decline_of(plain, p), HasSubstr("deterministic=true"));
-  EXPECT_EQ(decline_of({with("a", "full", true), with("b", "causal", true)}, p), "offered");
+  EXPECT_EQ(
+      decline_of({backward_manifest("a", "full", true), backward_manifest("b", "causal", true)}, p),
+      "offered");
 }
 
 TEST(Choose, ForwardsAreAlwaysDeterministic) {
@@ -146,6 +145,16 @@ TEST(Choose, FrostNeedsRoomForAnyRows) {
               HasSubstr("has no full build"));
   p.capacity_q = 257;
   EXPECT_THAT(decline_of(any, p), HasSubstr("has no full build"));
+}
+
+/// What longspan.prepare rounds the rows of a problem up to.
+TEST(Choose, BuildsOfFixedRowsMustHoldWhatPlansAreMadeFor) {
+  TileProblem p = problem();
+  p.dim_qk = p.dim_v = 512;
+  p.capacity_q = p.capacity_k = bucket(330);
+  EXPECT_THAT(decline_of({frost("full", 330, true), frost("causal", 330, true)}, p),
+              HasSubstr("lengths=384 kv_lengths=384"));
+  EXPECT_EQ(decline_of({frost("full", 384, true), frost("causal", 384, true)}, p), "offered");
 }
 
 TEST(Choose, ABuildOfExactlyTheseRowsGoesFirst) {

@@ -102,6 +102,37 @@ const Bad kBad[] = {
      }},
 };
 
+const Bad kInconsistent[] = {
+    {"PackedWithoutRowCounts", "serves packed rows, but no step is given cumulative_q",
+     [](json& m) { m["serves"]["layout"] = "packed"; }},
+    {"WindowWithoutWidths", "serves a window, but no step is given left",
+     [](json& m) { m["serves"]["mask"] = "window"; }},
+    {"WidthsWithoutAWindow", "does not serve a window, but a step is given left",
+     [](json& m) {
+       m["entries"][0]["symbol"] = "window";
+       m["entries"][0]["signature"] = kForwardWindow;
+     }},
+    {"RowCountsWithoutPacks", "does not serve packed rows, but a step is given cumulative_q",
+     [](json& m) {
+       m["entries"][0]["symbol"] = "records_packed";
+       m["entries"][0]["signature"] = kForwardPacked;
+     }},
+    {"TensorsOfAnotherType", "slot mQ takes bfloat16, q is float16",
+     [](json& m) { m["serves"]["dtype"] = "f16"; }},
+    {"BackwardWithAForwardsEntry", "no step is given dout",
+     [](json& m) { m["serves"]["direction"] = "backward"; }},
+    {"TwoEntriesOfOneRole", "two entries are called main",
+     [](json& m) { m["entries"].push_back(m["entries"][0]); }},
+    {"AnEntryThatNoStepRuns", "no step runs entry spare",
+     [](json& m) {
+       m["entries"].push_back(m["entries"][0]);
+       m["entries"][1]["role"] = "spare";
+     }},
+};
+
+INSTANTIATE_TEST_SUITE_P(Kernels, Refusals, ::testing::ValuesIn(kInconsistent),
+                         [](const auto& info) { return std::string(info.param.name); });
+
 INSTANTIATE_TEST_SUITE_P(Manifest, Refusals, ::testing::ValuesIn(kBad),
                          [](const auto& info) { return std::string(info.param.name); });
 
@@ -123,10 +154,67 @@ TEST(Contract, AStepThatLeavesASlotWithoutAnything) {
   EXPECT_THAT(kernel.error().message, HasSubstr("a step of main gives mdV nothing"));
 }
 
-TEST(Contract, TextThatIsNoJson) {
+/// What a chain of kernels would get wrong without a word.
+TEST(Contract, ChainsThatLeaveSomethingOut) {
+  const std::pair<const char*, std::function<void(json&)>> chains[] = {
+      {"no step is given dv", [](json& m) { m["steps"].erase(4); }},
+      {"no step runs entry pre", [](json& m) { m["steps"].erase(0); }},
+      {"slot mdK is given dk_sum, which is no buffer of it",
+       [](json& m) { m["buffers"].erase(3); }},
+      {"two buffers are called dk_sum", [](json& m) { m["buffers"][4] = m["buffers"][3]; }},
+      {"buffer dv_sum has width 8, at least 16 is needed",
+       [](json& m) { m["buffers"][4]["width"] = 8; }},
+      {"slot mdQaccum takes float32, dq_sum is int32",
+       [](json& m) { m["buffers"][2]["dtype"] = "int32"; }},
+      {"serves a deterministic backward, but no step is given dq_turns",
+       [](json& m) { m["serves"]["deterministic"] = true; }},
+  };
+  for (const auto& [part, change] : chains) {
+    json manifest = backward_manifest("chain", "causal");
+    change(manifest);
+    DoubleStore store;
+    store.add(manifest);
+    const auto kernel = store.open();
+    ASSERT_FALSE(kernel.ok()) << part;
+    EXPECT_THAT(kernel.error().message, HasSubstr(part));
+  }
+  json turns = backward_manifest("chain", "causal", true);
+  turns["serves"]["deterministic"] = false;
   DoubleStore store;
-  store.write("good.json", "{\"format\": 1,");
-  EXPECT_THAT(store.open().error().message, HasSubstr("is no JSON object"));
+  store.add(turns);
+  EXPECT_THAT(store.open().error().message,
+              HasSubstr("does not serve a deterministic backward, but a step is given dq_turns"));
+}
+
+TEST(Contract, TextsThatAreNoManifest) {
+  const std::string twice = R"({"format": 1, "format": 1})";
+  const std::string deep = R"({"format": )" + std::string(100000, '[') + std::string(100000, ']');
+  const std::pair<std::string, const char*> texts[] = {
+      {"", "the 0 bytes are not JSON"},
+      {"{\"format\": 1,", "are not JSON"},
+      {"[]", "is no JSON object"},
+      {twice, "two fields \"format\" in one object"},
+      {deep + "}", "nested deeper than 8"},
+      {std::string(2 << 20, ' '), "has more than 1048576 bytes"},
+  };
+  for (const auto& [text, part] : texts) {
+    DoubleStore store;
+    store.write("good.json", text);
+    const auto kernel = store.open();
+    ASSERT_FALSE(kernel.ok()) << part;
+    EXPECT_EQ(kernel.error().code, ErrorCode::kUnsupported);
+    EXPECT_THAT(kernel.error().message, HasSubstr(part));
+    EXPECT_THAT(kernel.error().message, HasSubstr("good.json"));
+  }
+}
+
+TEST(Contract, FoldersAndLinksThatLeadNowhereAreNoManifests) {
+  DoubleStore folder;
+  std::filesystem::create_directory(folder.folder() + "/good.json");
+  EXPECT_THAT(folder.open().error().message, HasSubstr("cannot be read: Is a directory"));
+  DoubleStore link;
+  std::filesystem::create_symlink("nowhere", link.folder() + "/good.json");
+  EXPECT_THAT(link.open().error().message, HasSubstr("cannot be read: No such file"));
 }
 
 TEST(Contract, HeadsThatAreNoGroups) {

@@ -14,6 +14,14 @@ inline constexpr const char* kForwardFull =
     "window_size_left: None, window_size_right: None, learnable_sink: None, "
     "blocksparse_tensors: None, aux_data: Tuple[None, None], mCuTotalMBlocks: None, "
     "mCuTotalSplitsMBlocks: None";
+inline constexpr const char* kForwardPacked =
+    "mQ: Tensor([n0, n1, n2], bfloat16), mK: Tensor([n3, n4, n5], bfloat16), "
+    "mV: Tensor([n6, n7, n8], bfloat16), mO: Tensor([n9, n10, n11], bfloat16), "
+    "mLSE: Tensor([n12, n13], float32), softmax_scale: float32, "
+    "mCuSeqlensQ: Tensor([n14], int32), mCuSeqlensK: Tensor([n15], int32), mSeqUsedQ: None, "
+    "mSeqUsedK: None, mPageTable: None, window_size_left: None, window_size_right: None, "
+    "learnable_sink: None, blocksparse_tensors: None, aux_data: Tuple[None, None], "
+    "mCuTotalMBlocks: None, mCuTotalSplitsMBlocks: None";
 inline constexpr const char* kForwardWindow =
     "mQ: Tensor([n0, n1, n2, n3], bfloat16), mK: Tensor([n4, n5, n6, n7], bfloat16), "
     "mV: Tensor([n8, n9, n10, n11], bfloat16), mO: Tensor([n12, n13, n14, n15], bfloat16), "
@@ -28,15 +36,23 @@ inline constexpr const char* kBackwardPre =
     "mLSElog2: Tensor([n0, n2, n4], float32), mdQaccum: Tensor([n0, n2, n5], float32), "
     "mCuSeqlensQ: None, mSeqUsedQ: None, mdLSE: None, mRowMax: None, mScaleP: None, "
     "softmax_scale: float32, mCuTotalMBlocks: None, mOlo: None";
-inline constexpr const char* kBackward =
-    "mQ: Tensor([n0, n1, n2, n3], bfloat16), mK: Tensor([n4, n5, n6, n7], bfloat16), "
-    "mV: Tensor([n8, n9, n10, n11], bfloat16), mdO: Tensor([n12, n13, n14, n15], bfloat16), "
-    "mLSE: Tensor([n16, n17, n18], float32), mdPsum: Tensor([n19, n20, n21], float32), "
-    "mdQaccum: Tensor([n22, n23, n24], float32), mdK: Tensor([n25, n26, n27], float32), "
-    "mdV: Tensor([n28, n29, n30], float32), softmax_scale: float32, mCuSeqlensQ: None, "
-    "mCuSeqlensK: None, mSeqUsedQ: None, mSeqUsedK: None, window_size_left: None, "
-    "window_size_right: None, mdQ_semaphore: None, mdK_semaphore: None, mdV_semaphore: None, "
-    "aux_data: Tuple[None, None], blocksparse_tensors: None, mCuTotalMBlocks: None";
+/// The operands of the main kernel of a backward, before its counters.
+#define LONGSPAN_BACKWARD_OPERANDS                                                          \
+  "mQ: Tensor([n0, n1, n2, n3], bfloat16), mK: Tensor([n4, n5, n6, n7], bfloat16), "        \
+  "mV: Tensor([n8, n9, n10, n11], bfloat16), mdO: Tensor([n12, n13, n14, n15], bfloat16), " \
+  "mLSE: Tensor([n16, n17, n18], float32), mdPsum: Tensor([n19, n20, n21], float32), "      \
+  "mdQaccum: Tensor([n22, n23, n24], float32), mdK: Tensor([n25, n26, n27], float32), "     \
+  "mdV: Tensor([n28, n29, n30], float32), softmax_scale: float32, mCuSeqlensQ: None, "      \
+  "mCuSeqlensK: None, mSeqUsedQ: None, mSeqUsedK: None, window_size_left: None, "           \
+  "window_size_right: None, "
+#define LONGSPAN_BACKWARD_REST \
+  "aux_data: Tuple[None, None], blocksparse_tensors: None, mCuTotalMBlocks: None"
+inline constexpr const char* kBackward = LONGSPAN_BACKWARD_OPERANDS
+    "mdQ_semaphore: None, mdK_semaphore: None, mdV_semaphore: None, " LONGSPAN_BACKWARD_REST;
+inline constexpr const char* kBackwardInTurns = LONGSPAN_BACKWARD_OPERANDS
+    "mdQ_semaphore: Tensor([n31, n32, n33, 1], int32), "
+    "mdK_semaphore: Tensor([n34, n35, n36, 2], int32), "
+    "mdV_semaphore: Tensor([n37, n38, n39, 2], int32), " LONGSPAN_BACKWARD_REST;
 inline constexpr const char* kBackwardPost =
     "mdQaccum: Tensor([n0, n1, n2], float32), mdQ: Tensor([n0, n3, n1, n4], bfloat16), "
     "scale: float32, mCuSeqlensQ: None, mSeqUsedQ: None, sink_tensors: None, "

@@ -5,6 +5,7 @@
 
 #include <fstream>
 #include <stdexcept>
+#include <vector>
 
 #include "providers/prepared/sha256.h"
 
@@ -54,6 +55,11 @@ json buffer(const char* name, const char* of, int width, const char* cleared_by)
           {"per", "row"}, {"width", width},     {"cleared_by", cleared_by}};
 }
 
+json turns(const char* name, const char* of, int width) {
+  return {{"name", name},  {"dtype", "int32"}, {"of", of},
+          {"per", "tile"}, {"width", width},   {"cleared_by", "caller"}};
+}
+
 }  // namespace
 
 DoubleStore::DoubleStore() {
@@ -91,13 +97,21 @@ json forward_manifest(const std::string& name, const std::string& symbol, const 
   return manifest;
 }
 
-json backward_manifest(const std::string& name, const char* mask) {
+json backward_manifest(const std::string& name, const char* mask, bool deterministic) {
   json manifest = fa4_manifest(name, "backward", mask);
   manifest["buffers"] = {buffer("delta_rows", "q", 1, "entry"), buffer("lse_log2", "q", 1, "entry"),
                          buffer("dq_sum", "q", 16, "entry"), buffer("dk_sum", "k", 16, "caller"),
                          buffer("dv_sum", "k", 16, "caller")};
-  manifest["entries"] = {entry("pre", "backward_pre", "fa4.backward_pre", kBackwardPre),
-                         entry("main", "backward_causal", "fa4.backward", kBackward),
+  manifest["serves"]["deterministic"] = deterministic;
+  json main = entry("main", "backward_causal", "fa4.backward", kBackward);
+  if (deterministic) {
+    main = entry("main", "backward_in_turns", "fa4.backward", kBackwardInTurns);
+    for (json& b : std::vector<json>{turns("dq_turns", "q", 1), turns("dk_turns", "k", 2),
+                                     turns("dv_turns", "k", 2)}) {
+      manifest["buffers"].push_back(b);
+    }
+  }
+  manifest["entries"] = {entry("pre", "backward_pre", "fa4.backward_pre", kBackwardPre), main,
                          entry("post", "backward_post", "fa4.backward_post", kBackwardPost)};
   manifest["steps"] = {step("pre"), step("main", {{"mdK", "dk_sum"}, {"mdV", "dv_sum"}}),
                        step("post", {{"mdQaccum", "dq_sum"}, {"mdQ", "dq"}, {"scale", "scale"}}),

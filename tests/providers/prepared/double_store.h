@@ -38,8 +38,9 @@ class DoubleStore {
 /// A manifest of the double's entry `symbol`; bf16, dim 16, two query heads a key head.
 json forward_manifest(const std::string& name, const std::string& symbol, const char* mask,
                       const char* signature);
-/// The chain of a backward whose query heads share key heads.
-json backward_manifest(const std::string& name, const char* mask);
+/// The chain of a backward whose query heads share key heads. The deterministic one notes what its
+/// main kernel is given.
+json backward_manifest(const std::string& name, const char* mask, bool deterministic = false);
 /// FROST with 4 query heads of 2 key heads, dim 512, up to 256 rows.
 json frost_manifest(const std::string& symbol, const std::string& list, const char* signature);
 

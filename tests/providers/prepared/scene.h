@@ -43,7 +43,10 @@ inline PlacedTile placed(int64_t q_row, int64_t nq, int64_t k_row, int64_t nk, B
 inline Builds builds(const std::vector<std::pair<const char*, const char*>>& wanted) {
   DoubleStore folder;
   for (const auto& [mask, layout] : wanted) {
-    json manifest = forward_manifest(std::string(mask) + layout, "records", mask, kForwardFull);
+    const bool packed = layout == std::string("packed");
+    json manifest =
+        forward_manifest(std::string(mask) + layout, packed ? "records_packed" : "records", mask,
+                         packed ? kForwardPacked : kForwardFull);
     manifest["serves"]["layout"] = layout;
     folder.add(manifest);
   }

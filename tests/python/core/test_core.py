@@ -81,6 +81,12 @@ def test_routing_options_reach_the_report():
     assert report["backward"]["provider"] == "cpu/tiled"
 
 
+def test_a_folder_that_is_no_store_cannot_be_named(tmp_path):
+    refusals = (longspan.InvalidArgument, longspan.Unsupported)  # the second where not built
+    with pytest.raises(refusals, match="longspan prepare --out|built without prepared"):
+        longspan.set_prepared_store(tmp_path)
+
+
 def test_routing_tables_reach_the_report(tmp_path):
     row = {"device": "cpu", "direction": "forward", "dtype": "bf16", "dim": 64, "dim_v": 64,
            "mask": "causal", "packed": True, "deterministic": False, "length": 60,

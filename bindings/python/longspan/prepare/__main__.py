@@ -41,7 +41,7 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         default=max(1, (os.cpu_count() or 2) // 2),
         metavar="N",
-        help="builds at a time (default: half the cores)",
+        help="builds at a time, 1 or more (default: half the cores)",
     )
     parser.add_argument(
         "--with-libraries",

@@ -4,11 +4,11 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 
 from ._errors import Refused
+from ._problem import Problem, parse
 
 # FlashAttention-4 on compute capability 9.0: equal dims, and 192 with 128. Others go to FROST.
 _FA4_MOST = 256
 _FA4_UNEQUAL = {(192, 128)}
-_FROST_MOST = 512
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,84 +42,41 @@ class Build:
         return "_".join(parts)
 
 
-def _fields(problem: str) -> dict[str, str]:
-    words = problem.split()
-    fields = dict(word.split("=", 1) for word in words if "=" in word)
-    if len(fields) != len(words):
-        raise Refused(f"'{problem}' is no problem text: key=value words are needed")
-    missing = {"dtype", "heads", "dim", "lengths"} - fields.keys()
-    if missing:
-        raise Refused(f"'{problem}' lacks {', '.join(sorted(missing))}")
-    return fields
+def _bucket(rows: int) -> int:
+    """The smallest of 64, 96, 128, 192, ... that holds the rows: plans are made for these."""
+    size = 64
+    while size < rows:
+        if size // 2 * 3 >= rows:
+            return size // 2 * 3
+        size *= 2
+    return size
 
 
-def _number(fields: dict[str, str], key: str, standard: int | None = None) -> int:
-    text = fields.get(key)
-    if text is None and standard is not None:
-        return standard
-    try:
-        return int(text)
-    except (TypeError, ValueError):
-        raise Refused(f"{key}={text} is no number") from None
-
-
-def _numbers(fields: dict[str, str], key: str, standard: str | None = None) -> list[int]:
-    text = fields.get(key, standard)
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise Refused(f"{key}={text} is no list of numbers") from None
-
-
-def _heads(fields: dict[str, str]) -> tuple[int, int]:
-    queries, _, keys = fields["heads"].partition("/")
-    try:
-        pair = int(queries), int(keys or queries)
-    except ValueError:
-        raise Refused(f"heads={fields['heads']} is no pair of numbers") from None
-    if min(pair) < 1 or pair[0] % pair[1] != 0:
-        raise Refused(f"heads={fields['heads']}: {pair[1]} does not divide {pair[0]}")
-    return pair
-
-
-def _engine(dim: int, dim_v: int) -> str:
-    if dim % 8 or dim_v % 8:
-        raise Refused(f"dim={dim} dim_v={dim_v}: multiples of 8 can be prepared")
-    if dim == dim_v <= _FA4_MOST or (dim, dim_v) in _FA4_UNEQUAL:
-        return "fa4"
-    if max(dim, dim_v) <= _FROST_MOST:
-        return "frost"
-    raise Refused(f"dim={dim} dim_v={dim_v}: more than {_FROST_MOST}, which no engine computes")
-
-
-def _of_frost(common: dict, fields: dict[str, str], directions: Sequence[str]) -> list[Build]:
+def _of_frost(common: dict, problem: Problem, directions: Sequence[str]) -> list[Build]:
     if "forward" not in directions:
         return []
-    if "window" in fields:
+    if problem.window:
         raise Refused("window: FROST fixes a window's widths when it is built; none is prepared")
-    heads_q, heads_kv = _heads(fields)
-    queries = _numbers(fields, "lengths")
-    keys = _numbers(fields, "kv_lengths", fields["lengths"])
-    fixed = dict(common, direction="forward", heads_q=heads_q, heads_kv=heads_kv)
-    # Any rows up to those of all sequences; and a faster build where one sequence is all there is.
-    any_rows = dict(fixed, tokens_q=sum(queries), tokens_k=sum(keys), lengths=True)
+    fixed = dict(common, direction="forward", heads_q=problem.heads_q, heads_kv=problem.heads_kv)
+    # Any rows up to those of a tensor; and a faster build where one sequence is all there is.
+    tokens_q, tokens_k = _bucket(problem.rows_q), _bucket(problem.rows_k)
+    any_rows = dict(fixed, tokens_q=tokens_q, tokens_k=tokens_k, lengths=True)
     builds = [Build(mask=mask, **any_rows) for mask in ("full", "causal")]
-    if len(queries) == 1:
-        exact = dict(fixed, tokens_q=queries[0], tokens_k=keys[0])
-        mask = "causal" if fields.get("mask") == "causal" else "full"
-        builds.append(Build(mask=mask, **exact))
+    queries, keys = problem.queries[0], problem.keys[0]
+    if len(problem.queries) == 1 and min(queries, keys) > 0:
+        mask = "causal" if problem.causal else "full"
+        builds.append(Build(mask=mask, tokens_q=queries, tokens_k=keys, **fixed))
     return builds
 
 
-def _of_fa4(common: dict, fields: dict[str, str], directions: Sequence[str]) -> list[Build]:
-    masks = ["full", "causal"] + ["window"] * ("window" in fields)
-    several = len(set(_numbers(fields, "lengths"))) > 1
-    deterministic = fields.get("deterministic") == "true"
+def _of_fa4(common: dict, problem: Problem, directions: Sequence[str]) -> list[Build]:
+    masks = ["full", "causal"] + ["window"] * problem.window
+    several = len(set(zip(problem.queries, problem.keys))) > 1
     builds = []
     for direction in directions:
         if direction == "backward" and common["group"] > 1 and common["dim"] != common["dim_v"]:
             continue  # which it has not
-        fixed = direction == "backward" and deterministic
+        fixed = direction == "backward" and problem.deterministic
         # The deterministic backward of packed rows has turns of another form.
         layouts = ["dense"] + ["packed"] * (several and not fixed)
         builds += [
@@ -130,27 +87,32 @@ def _of_fa4(common: dict, fields: dict[str, str], directions: Sequence[str]) -> 
     return builds
 
 
+def _of_problem(text: str, directions: Sequence[str]) -> list[Build]:
+    problem = parse(text)
+    dims = (problem.dim, problem.dim_v)
+    fa4 = dims in _FA4_UNEQUAL or (problem.dim == problem.dim_v and problem.dim <= _FA4_MOST)
+    common = {
+        "engine": "fa4" if fa4 else "frost",
+        "dtype": problem.dtype,
+        "dim": problem.dim,
+        "dim_v": problem.dim_v,
+        "group": problem.heads_q // problem.heads_kv,
+    }
+    builds = (_of_fa4 if fa4 else _of_frost)(common, problem, directions)
+    if not builds:
+        raise Refused(
+            f"{common['engine']} has no {' or '.join(directions)} of dim {problem.dim}, dim_v "
+            f"{problem.dim_v}, {common['group']} query heads a key head: '{text}'"
+        )
+    return builds
+
+
 def builds_of(problems: Iterable[str], directions: Sequence[str]) -> list[Build]:
     """What the problems need, without repetition. A ring's steps see all keys or the causal part of
-    them, so a causal problem needs both. Directions that an engine has not are left out: FROST's
-    backward, and FlashAttention-4's of unequal dims where query heads share key heads.
-    ``Refused`` names the key that cannot be prepared."""
+    them, so a causal problem needs both. Directions that an engine has not are left out where it
+    has the other: FROST's backward, and FlashAttention-4's of unequal dims where query heads share
+    key heads. ``Refused`` names the key that cannot be prepared."""
     builds: dict[Build, None] = {}
-    for problem in problems:
-        fields = _fields(problem)
-        if fields["dtype"] not in ("f16", "bf16"):
-            raise Refused(f"dtype={fields['dtype']}: f16 and bf16 can be prepared")
-        heads_q, heads_kv = _heads(fields)
-        dim = _number(fields, "dim")
-        dim_v = _number(fields, "dim_v", dim)
-        engine = _engine(dim, dim_v)
-        common = {
-            "engine": engine,
-            "dtype": fields["dtype"],
-            "dim": dim,
-            "dim_v": dim_v,
-            "group": heads_q // heads_kv,
-        }
-        of_engine = _of_fa4 if engine == "fa4" else _of_frost
-        builds.update(dict.fromkeys(of_engine(common, fields, directions)))
+    for text in problems:
+        builds.update(dict.fromkeys(_of_problem(text, directions)))
     return list(builds)

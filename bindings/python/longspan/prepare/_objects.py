@@ -8,6 +8,8 @@ import subprocess
 from ._errors import Refused
 from ._packages import runtime_library, tvm_ffi_library
 
+FORMAT = 1  # of manifests and of store.json
+
 
 def _signature(path: pathlib.Path, symbol: str) -> str:
     """An entry that is called without arguments refuses, and says which parameters it has."""

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import dataclasses
+import hashlib
 import json
 import os
 import pathlib
@@ -13,7 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ._builds import Build, builds_of
 from ._errors import Refused
-from ._packages import probe, runtime_library, tvm_ffi_library
+from ._objects import FORMAT
+from ._packages import PINNED, probe, runtime_library, tvm_ffi_library
 
 __all__ = ["Refused", "prepare"]
 
@@ -34,23 +36,75 @@ def _make(build: Build, store: pathlib.Path) -> None:
 
 
 def _is_there(build: Build, store: pathlib.Path) -> bool:
-    """Whether the store has the build, made by the versions that are installed."""
-    path = store / f"{build.name}.json"
-    if not path.exists() or not (store / f"{build.name}.so").exists():
+    """Whether the store has the build, whole, made by the versions that are installed."""
+    try:
+        manifest = json.loads((store / f"{build.name}.json").read_bytes())
+        checksum = hashlib.sha256((store / f"{build.name}.so").read_bytes()).hexdigest()
+        made_of = manifest["format"], manifest["versions"], manifest["library"]["sha256"]
+    except (OSError, ValueError, LookupError, TypeError):
         return False
-    manifest = json.loads(path.read_text())
-    return manifest.get("format") == 1 and manifest.get("versions") == probe(build.engine)
+    return made_of == (FORMAT, probe(build.engine), checksum)
+
+
+def _versions(path: pathlib.Path) -> tuple | None:
+    """Engine and versions that a manifest names; nothing where the file is none."""
+    try:
+        manifest = json.loads(path.read_bytes())
+        return str(manifest["engine"]), manifest["versions"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+
+
+def _remove_stale(store: pathlib.Path, progress: Callable[[str], None]) -> None:
+    """Builds of other versions, with which the library would refuse the whole store."""
+    for path in sorted(store.glob("*.json")):
+        made_by = _versions(path)
+        if made_by is None or made_by[1] == PINNED.get(made_by[0]):
+            continue
+        path.unlink()
+        path.with_suffix(".so").unlink(missing_ok=True)
+        progress(f"removed {path.stem}, which other versions made")
+
+
+def _open_store(out: str | os.PathLike) -> pathlib.Path:
+    if not os.fspath(out):
+        raise Refused("the store has no name: name a folder")
+    store = pathlib.Path(out)
+    store.mkdir(parents=True, exist_ok=True)
+    return store
 
 
 def _write_libraries(store: pathlib.Path, copied: bool) -> None:
-    """Says in store.json where the run-time libraries are."""
+    """Says in store.json where the run-time libraries are. A store that has copies keeps them, as
+    they are installed now."""
     paths = {"tvm_ffi": tvm_ffi_library(), "runtime": runtime_library()}
-    if copied:
-        for key, path in paths.items():
-            shutil.copy2(path, store / path.name)
+    for key, path in paths.items():
+        copy = store / path.name
+        if copied or copy.exists():
+            fresh = copy.with_suffix(".new")
+            shutil.copy2(path, fresh)
+            fresh.replace(copy)
             paths[key] = pathlib.Path(path.name)
-    fields = {"format": 1, **{key: str(path) for key, path in paths.items()}}
-    (store / "store.json").write_text(json.dumps(fields, indent=1) + "\n")
+    fields = {"format": FORMAT, **{key: str(path) for key, path in paths.items()}}
+    fresh = store / "store.new"
+    fresh.write_text(json.dumps(fields, indent=1) + "\n")
+    fresh.replace(store / "store.json")
+
+
+def _make_all(
+    builds: list[Build], store: pathlib.Path, jobs: int, progress: Callable[[str], None]
+) -> None:
+    begun = time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(max_workers=jobs) as pool:
+        running = {pool.submit(_make, build, store): build for build in builds}
+        for number, future in enumerate(concurrent.futures.as_completed(running), 1):
+            try:
+                future.result()
+            except Refused:
+                pool.shutdown(cancel_futures=True)
+                raise
+            seconds = time.monotonic() - begun
+            progress(f"[{number}/{len(builds)}] {running[future].name} ({seconds:.0f} s)")
 
 
 def prepare(
@@ -63,28 +117,25 @@ def prepare(
     progress: Callable[[str], None] = lambda line: None,
 ) -> list[Build]:
     """Makes the builds that the problems need and that the store ``out`` has not, ``jobs`` at a
-    time, and tells ``progress`` of each. Returns all builds that the problems need.
+    time, and tells ``progress`` of each. Returns all builds that the problems need. Builds of other
+    versions of the packages, which no problem can use any more, are removed.
 
     ``Refused``: a package is missing or of another version (with the line that installs it), a
-    problem cannot be prepared, or a build failed. Builds that were made stay.
+    problem cannot be prepared, the store cannot be written, or a build failed. Builds that were
+    made stay, and the store has them.
     """
+    if jobs < 1:
+        raise Refused(f"jobs is {jobs}: at least 1 is needed")
     builds = builds_of(problems, directions)
     for engine in dict.fromkeys(build.engine for build in builds):
         probe(engine)
-    store = pathlib.Path(out)
-    store.mkdir(parents=True, exist_ok=True)
+    try:
+        store = _open_store(out)
+        _write_libraries(store, with_libraries)
+        _remove_stale(store, progress)
+    except OSError as error:
+        raise Refused(f"{out} cannot be a store: {error.strerror}; name another folder") from None
     todo = [build for build in builds if not _is_there(build, store)]
     progress(f"{len(builds)} builds, {len(builds) - len(todo)} of them are there")
-    begun = time.monotonic()
-    with concurrent.futures.ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
-        running = {pool.submit(_make, build, store): build for build in todo}
-        for number, future in enumerate(concurrent.futures.as_completed(running), 1):
-            try:
-                future.result()
-            except Refused:
-                pool.shutdown(cancel_futures=True)
-                raise
-            seconds = time.monotonic() - begun
-            progress(f"[{number}/{len(todo)}] {running[future].name} ({seconds:.0f} s)")
-    _write_libraries(store, with_libraries)
+    _make_all(todo, store, jobs, progress)
     return builds

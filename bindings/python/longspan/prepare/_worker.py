@@ -12,7 +12,7 @@ import tempfile
 
 from ._builds import Build
 from ._errors import Refused
-from ._objects import link
+from ._objects import FORMAT, link
 from ._packages import probe
 
 _FROST_ONLY = ("heads_q", "heads_kv", "tokens_q", "tokens_k", "lengths")
@@ -37,7 +37,7 @@ def make(build: Build, store: pathlib.Path) -> None:
         linked = link(pathlib.Path(folder), library)
         library.replace(store / library.name)
     manifest = {
-        "format": 1,
+        "format": FORMAT,
         "name": build.name,
         "engine": build.engine,
         "architecture": "sm_90a",
