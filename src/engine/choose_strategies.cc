@@ -99,9 +99,9 @@ struct Pair {
   }
 };
 
-/// What a pair is taken for. Where backward finds another layout than forward left, all that it reads
-/// moves and O is made up for delta: on GPUs that cost two and a half times of what is modelled, which
-/// less than a twentieth of the whole does not make up for (docs/performance.md).
+/// What a pair is taken for. Where backward finds another layout than forward left, all that it
+/// reads moves and O is made up for delta: on GPUs that cost two and a half times of what is
+/// modelled, which less than a twentieth of the whole does not make up for (docs/performance.md).
 double weighed(const Pair& pair, const Device& device) {
   const bool kept = pair.backward == nullptr || pair.backward == pair.forward;
   return pair.seconds() * (kept || !device.is_cuda() ? 1 : 1.05);
