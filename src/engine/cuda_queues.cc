@@ -42,6 +42,11 @@ class CudaQueues final : public Queues {
     return marks_[static_cast<size_t>(step)].hold(stream(queue));
   }
 
+  Status synchronize(int queue) const override {
+    const cuda::DeviceScope scope(ordinal_);
+    return cuda::synchronize(stream(queue));
+  }
+
   Result<bool> capturing(Stream stream) const override {
     const cuda::DeviceScope scope(ordinal_);
     return cuda::capturing(stream);

@@ -39,7 +39,7 @@ struct Task {
   Stream stream;
 };
 
-/// What was asked for before, and what became of it.
+/// A problem of before, and what became of it.
 struct Known {
   Problem problem;
   std::optional<std::string> plan;
@@ -96,7 +96,7 @@ class EngineImpl final : public Engine {
   template <class Operands>
   Status guarded_run(const PreparedCall& call, Direction direction, const Operands& x,
                      const Saved& saved, Workspace workspace, Stream stream);
-  Status run(const Prepared& prepared, const Task& task);
+  Status run(const PreparedCall& call, Direction direction, const Task& task);
   /// What a guard found, once.
   Status reported();
 
@@ -197,7 +197,8 @@ Status EngineImpl::check_warm(const PreparedCall& call, Direction direction, Str
                   name(direction)));
 }
 
-Status EngineImpl::run(const Prepared& prepared, const Task& task) {
+Status EngineImpl::run(const PreparedCall& call, Direction direction, const Task& task) {
+  const Prepared& prepared = call.prepared(direction);
   if (prepared.fills) {
     LONGSPAN_CHECK_OK(prepared.fills->run(task.views, task.sides, task.stream));
     counters_.fill_steps += prepared.fills->count();
@@ -213,10 +214,11 @@ Status EngineImpl::run(const Prepared& prepared, const Task& task) {
                                    .staged = prepared.staged,
                                    .awaited = prepared.awaited,
                                    .pulling = prepared.pulling,
+                                   .cold = !call.has_run(direction),
                                    .stream = task.stream,
                                    .deadline = options_.deadline}));
-  (prepared.schedule.direction == Direction::kForward ? counters_.bytes_sent_forward
-                                                      : counters_.bytes_sent_backward) =
+  const bool forward = direction == Direction::kForward;
+  (forward ? counters_.bytes_sent_forward : counters_.bytes_sent_backward) =
       prepared.schedule.bytes_sent();
   return {};
 }
@@ -248,10 +250,10 @@ Status EngineImpl::guarded_run(const PreparedCall& call, Direction direction, co
                   .scale = x.scale,
                   .stream = stream};
   const guard::Guard* const guard = call.guard();
-  if (guard == nullptr) return run(call.prepared(direction), task);
+  if (guard == nullptr) return run(call, direction, task);
   void* const scratch = call.guard_scratch(direction, workspace);
   LONGSPAN_CHECK_OK(guard->check(guard::arrays_of(x.side.lengths), scratch, stream));
-  LONGSPAN_CHECK_OK(run(call.prepared(direction), task));
+  LONGSPAN_CHECK_OK(run(call, direction, task));
   return guard->poison(outputs_of(x), scratch, stream);
 }
 

@@ -58,6 +58,7 @@ Status Executor::run(const Execution& x) {
     const ShownStep shown(queues_, name(step.kind));
     LONGSPAN_CHECK_OK(run_step(x, step, id));
     if (step.lane == Lane::kCompute) LONGSPAN_CHECK_OK(mark(x, id, step.queue));
+    if (x.cold) LONGSPAN_CHECK_OK(settle(x, step, id));
   }
   for (StepId id = 0; id < count; ++id) {
     if (requests_[static_cast<size_t>(id)].id >= 0) LONGSPAN_CHECK_OK(wait_for(x, id, 0));
@@ -68,6 +69,18 @@ Status Executor::run(const Execution& x) {
 Status Executor::mark(const Execution& x, StepId id, int queue) {
   const bool awaited = !x.awaited.empty() && x.awaited[static_cast<size_t>(id)];
   return awaited ? queues_.mark(id, queue) : Status();
+}
+
+// NOTE: a kernel that is loaded waits for its device, and the loader's lock is one for all devices
+// of a process. A rank that loads beside a kernel of its own that waits for a peer would keep that
+// peer, where it is a thread of the same process, from queueing what is waited for.
+Status Executor::settle(const Execution& x, const Step& step, StepId id) {
+  if (!communicator_.on_device() || !communicator_.has_own_device()) return {};
+  const bool posted = requests_[static_cast<size_t>(id)].id >= 0;
+  const bool pulled = x.pulling.step != kNone && step.kind == StepKind::kAttend;
+  if (step.kind == StepKind::kPull || (!posted && !pulled)) return {};
+  if (posted) LONGSPAN_CHECK_OK(wait_for(x, id, step.queue));
+  return queues_.synchronize(step.queue);
 }
 
 Status Executor::wait_for(const Execution& x, StepId id, int queue) {

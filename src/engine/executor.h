@@ -45,6 +45,7 @@ struct Execution {
   std::span<const std::shared_ptr<const Staged>> staged;  // per part of the attend steps, in order
   const std::vector<bool>& awaited;                       // awaited_elsewhere(schedule)
   const Pulling& pulling;                                 // pulling_of(schedule)
+  bool cold;                                              // the call's first run
   Stream stream;
   std::chrono::milliseconds deadline;
 };
@@ -67,6 +68,7 @@ class Executor {
   /// The queue goes on when the earlier step is done.
   Status wait_for(const Execution& execution, StepId id, int queue);
   Status mark(const Execution& execution, StepId id, int queue);
+  Status settle(const Execution& execution, const Step& step, StepId id);
   Status attend(const Execution& execution, const Step& step);
   /// What peers read: the tensors themselves, or where that cannot be their copies.
   Status lend(const Execution& execution, const Step& step, StepId id);

@@ -26,6 +26,8 @@ class Queues {
   virtual Status mark(StepId, int) { return {}; }
   /// The queue goes on when the marked step is done.
   virtual Status hold(int, StepId) { return {}; }
+  /// The host waits until the device has done all that the queue holds.
+  virtual Status synchronize(int) const { return {}; }
   /// Whether the stream is being captured into a graph.
   virtual Result<bool> capturing(Stream) const { return false; }
   /// What a profiler shows the host to be doing until pop_range(). `name` ends in a 0.
