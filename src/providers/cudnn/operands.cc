@@ -1,5 +1,6 @@
 #include "providers/cudnn/operands.h"
 
+#include "providers/cudnn/bias.h"
 #include "providers/cudnn/layout.h"
 
 namespace longspan::cudnn {
@@ -99,6 +100,7 @@ GraphKey graph_key(const TileProblem& p, const Group& group, const Operands& ope
                .skv = group.skv,
                .total_q = group.total_q,
                .total_k = group.total_k,
+               .bias = bias_shape(p, group),
                .ordinal = ordinal};
   for (size_t i = 0; i < kTensors; ++i) key.strides.tensors[i] = operands.tensors[i].strides;
   return key;
