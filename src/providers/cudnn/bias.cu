@@ -164,7 +164,7 @@ Status add_bias_gradient(const BiasGradient& g, Stream stream) {
                                 .keys = g.keys,
                                 .packed = g.packed};
   for_type(g.dtype, [&]<class T>() {
-    if (p.dbias.shared()) {
+    if (g.dbias.rows() == 1 && g.dbias.heads == 1) {  // shared by all pairs of a key
       const auto blocks = static_cast<unsigned>((g.entry.nk + kColumns - 1) / kColumns);
       add_columns_kernel<T><<<blocks, kColumnThreads, 0, rows::native(stream)>>>(p);
     } else {

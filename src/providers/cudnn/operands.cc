@@ -74,7 +74,10 @@ Operands operands_of(const TileProblem& p, const Group& group, const BackwardTil
   all[Slot::kK] = maker.keys(t.k, p.dim_qk, true);
   all[Slot::kV] = maker.keys(t.v, p.dim_v, true);
   all[Slot::kO] = maker.queries(t.o, p.dim_v, true);
-  all[Slot::kStats] = maker.queries(t.lse, 1, whole || !group.ragged);
+  // Where a bias of -inf hides a row, cuDNN would subtract its LSE of -inf. Packed ones are inf
+  // there.
+  const bool biased = p.features.bias != Bias::kNone;
+  all[Slot::kStats] = maker.queries(t.lse, 1, !biased && (whole || !group.ragged));
   all[Slot::kDout] = maker.queries(t.dout, p.dim_v, true);
   all[Slot::kDq] = maker.queries(t.dq, p.dim_qk, whole && t.scale >= 0 && !group.adds_dq);
   all[Slot::kDk] = maker.keys(t.dk, p.dim_qk, whole);
