@@ -75,6 +75,8 @@ Refusal refused(DeclineCode code, const char* what) {
 Refusal refused_device_lengths(const TileProblem& p) {
   if (!p.features.device_lengths) return std::nullopt;
   if (p.features.whole) return refused(DeclineCode::kWhole, "whole results with device_lengths");
+  if (p.features.bias != Bias::kNone)
+    return refused(DeclineCode::kBias, "bias with device_lengths");
   if (p.direction == Direction::kForward || bounds_totals(p)) return std::nullopt;
   return Decline{DeclineCode::kDeviceLengths,
                  fmt::format("device_lengths in backward with dim {}, dim_v {} and "
@@ -85,7 +87,6 @@ Refusal refused_device_lengths(const TileProblem& p) {
 
 /// Bias and scores of a key head are in memory as a whole.
 Refusal refused_bias(const TileProblem& p) {
-  if (p.features.device_lengths) return refused(DeclineCode::kBias, "bias with device_lengths");
   const TileProblem slice = head_slice(p);
   const int64_t bytes = slice_bytes(slice);
   if (bytes <= kMostSliceBytes) return std::nullopt;
