@@ -16,7 +16,7 @@ CudnnBytes cudnn_bytes(const TileProblem& p, const Group& g) {
   if (p.direction == Direction::kForward) return bytes;
   const int64_t rows = g.total_q > 0 ? g.total_q : g.batch * g.sq;
   bytes.frontend += rows * p.heads_q * 4;  // rowsum(dout * o)
-  if (p.features.deterministic) {
+  if (writes_scores(p)) {
     bytes.engine += g.batch * p.heads_q * to_64(g.sq) * to_64(g.skv) * 2;
   } else {
     bytes.frontend += rows * p.heads_q * p.dim_qk * 4;  // dq in f32
@@ -42,7 +42,11 @@ int64_t cudnn_budget(const TileProblem& p) {
   return std::max(alone, cudnn_bytes(p, all).total());
 }
 
-int64_t deterministic_bytes(const TileProblem& p) {
+bool writes_scores(const TileProblem& p) {
+  return p.features.deterministic || p.features.bias != Bias::kNone;
+}
+
+int64_t score_bytes(const TileProblem& p) {
   return p.heads_q * to_64(p.capacity_q) * to_64(p.capacity_k) * 2;
 }
 

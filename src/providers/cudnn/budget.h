@@ -20,7 +20,11 @@ CudnnBytes cudnn_bytes(const TileProblem& problem, const Group& group);
 /// Covers any one tile of the problem's capacity, and all of its rows in one ragged group.
 int64_t cudnn_budget(const TileProblem& problem);
 
-/// Of the scores that the deterministic backward writes to memory, for the largest tile.
-int64_t deterministic_bytes(const TileProblem& problem);
+/// Whether backward writes all scores of a tile to memory: in a fixed order, and for the gradient
+/// of a bias.
+bool writes_scores(const TileProblem& problem);
+
+/// Of these scores, for the largest tile.
+int64_t score_bytes(const TileProblem& problem);
 
 }  // namespace longspan::cudnn

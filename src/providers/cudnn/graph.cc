@@ -91,6 +91,15 @@ class Builder {
     tensor->set_output(true);
   }
 
+  /// Of pairs, `width` elements from a row to the next.
+  TensorPointer pairs(Slot slot, const BiasShape& shape, int64_t width) {
+    return graph_->tensor(
+        Tensor_attributes()
+            .set_uid(uid(slot))
+            .set_dim({1, shape.heads, shape.rows, key_.skv})
+            .set_stride({shape.heads * shape.rows * width, shape.rows * width, width, 1}));
+  }
+
   template <class Options>
   void common(Options& options) {
     options.set_attn_scale(graph_->tensor(Tensor_attributes()
@@ -106,6 +115,7 @@ class Builder {
       options.set_diagonal_alignment(mask.bottom_right ? fe::DiagonalAlignment_t::BOTTOM_RIGHT
                                                        : fe::DiagonalAlignment_t::TOP_LEFT);
     }
+    if (key_.bias.heads > 0) options.set_bias(pairs(Slot::kBias, key_.bias, bias_width(key_.skv)));
     if (!key_.padded) return;
     options.set_padding_mask(true)
         .set_seq_len_q(small(Slot::kLengthsQ, key_.batch, fe::DataType_t::INT32))
@@ -129,6 +139,9 @@ class Builder {
     auto options = fe::graph::SDPA_backward_attributes().set_name("attend_backward");
     common(options);
     options.set_deterministic_algorithm(key_.deterministic);
+    if (key_.bias.heads > 0) {
+      options.set_dbias(pairs(Slot::kDbias, {key_.heads_q, key_.sq}, key_.skv));
+    }
     if (key_.total_q > 0) options.set_max_total_seq_len_q(key_.total_q);
     if (key_.total_k > 0) options.set_max_total_seq_len_kv(key_.total_k);
     const auto [dq, dk, dv] = graph_->sdpa_backward(q, k, v, o, dout, stats, options);

@@ -34,6 +34,8 @@ enum class Slot : int {
   kScale,  // a float in host memory
   kLengthsQ,
   kLengthsK,  // int32 per batch entry
+  kBias,      // BiasShape
+  kDbias,     // of all query heads and rows, in the bias's type
   kOffsets,   // of the first nine, in order: int64, batch + 1, in elements from the base address
   kCount = kOffsets + 9
 };
@@ -54,6 +56,15 @@ struct AllStrides {
   bool operator==(const AllStrides&) const = default;
 };
 
+/// Of a packed bias, [1, heads, rows, bias_width(skv)]; 1 serves all. 0: there is none.
+struct BiasShape {
+  int64_t heads = 0, rows = 0;
+  bool operator==(const BiasShape&) const = default;
+};
+
+/// Elements from a row of a packed bias to the next: rows begin at multiples of 16 bytes.
+inline constexpr int64_t bias_width(int64_t keys) { return (keys + 7) / 8 * 8; }
+
 /// All that a graph is built from.
 struct GraphKey {
   Direction direction = Direction::kForward;
@@ -65,6 +76,7 @@ struct GraphKey {
   Mask mask;
   int64_t batch = 0, sq = 0, skv = 0;
   int64_t total_q = 0, total_k = 0;  // ragged backward: bounds of the rows of all entries
+  BiasShape bias;
   AllStrides strides;
   int ordinal = 0;
   bool operator==(const GraphKey&) const = default;

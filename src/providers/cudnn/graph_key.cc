@@ -26,26 +26,46 @@ std::string text(const std::optional<int64_t>& bound) {
   return bound ? std::to_string(*bound) : "none";
 }
 
+std::string text(const BiasShape& bias) {
+  return bias.heads == 0 ? "" : fmt::format(" bias {} x {}", bias.heads, bias.rows);
+}
+
 }  // namespace
 
 size_t GraphKeyHash::operator()(const GraphKey& k) const {
   Hash hash;
-  hash.add({static_cast<int64_t>(k.direction), static_cast<int64_t>(k.dtype), k.heads_q, k.heads_kv,
-            k.dim_qk, k.dim_v, k.deterministic, k.ragged, k.padded, k.mask.left.value_or(-1),
-            k.mask.right.value_or(-1), k.mask.bottom_right, k.batch, k.sq, k.skv, k.total_q,
-            k.total_k, k.ordinal});
+  hash.add({static_cast<int64_t>(k.direction),
+            static_cast<int64_t>(k.dtype),
+            k.heads_q,
+            k.heads_kv,
+            k.dim_qk,
+            k.dim_v,
+            k.deterministic,
+            k.ragged,
+            k.padded,
+            k.mask.left.value_or(-1),
+            k.mask.right.value_or(-1),
+            k.mask.bottom_right,
+            k.batch,
+            k.sq,
+            k.skv,
+            k.total_q,
+            k.total_k,
+            k.bias.heads,
+            k.bias.rows,
+            k.ordinal});
   for (const Strides& s : k.strides.tensors) hash.add({s.batch, s.row, s.head});
   return hash.value();
 }
 
 std::string text(const GraphKey& k) {
   std::string result = fmt::format(
-      "{} {} heads {}/{} dim {}/{} batch {} rows {} x {}{}{}{} left {} right {}{} on cuda:{} "
+      "{} {} heads {}/{} dim {}/{} batch {} rows {} x {}{}{}{} left {} right {}{}{} on cuda:{} "
       "strides",
       name(k.direction), name(k.dtype), k.heads_q, k.heads_kv, k.dim_qk, k.dim_v, k.batch, k.sq,
       k.skv, k.ragged ? " ragged" : "", k.padded ? " padded" : "",
       k.deterministic ? " deterministic" : "", text(k.mask.left), text(k.mask.right),
-      k.mask.bottom_right ? " bottom right" : "", k.ordinal);
+      k.mask.bottom_right ? " bottom right" : "", text(k.bias), k.ordinal);
   constexpr const char* kNames[kTensors] = {"q", "k", "v", "o", "lse", "dout", "dq", "dk", "dv"};
   for (size_t i = 0; i < kTensors; ++i) {
     const Strides& s = k.strides.tensors[i];

@@ -78,7 +78,8 @@ class Bin {
     // Backward skips hidden blocks only when it counts from the top left. Where lengths come with
     // the call, so would the bottom right.
     const bool backward = problem.direction == Direction::kBackward;
-    if (backward || problem.features.device_lengths) fits_[1] = false;
+    const bool biased = problem.features.bias != Bias::kNone;  // refused at the bottom right
+    if (backward || biased || problem.features.device_lengths) fits_[1] = false;
     add(first);
   }
 
@@ -214,7 +215,7 @@ rows::Blanks blanks_of(const TileProblem& problem, std::span<const PlacedTile> t
 }
 
 bool bounds_totals(const TileProblem& p) {
-  return p.dim_qk % 16 == 0 && p.dim_v % 16 == 0 && !p.features.deterministic;
+  return p.dim_qk % 16 == 0 && p.dim_v % 16 == 0 && !writes_scores(p);
 }
 
 int64_t length_bucket(int64_t length) {
@@ -229,15 +230,17 @@ int64_t rows_bucket(int64_t rows) {
 
 std::vector<Group> make_groups(const TileProblem& problem, std::span<const PlacedTile> tiles) {
   const std::vector<Piece> pieces = make_pieces(problem, tiles);
+  const bool biased = problem.features.bias != Bias::kNone;
   std::vector<Bin> bins;
   for (const Piece& piece : pieces) {
     const auto taker =
-        std::find_if(bins.begin(), bins.end(), [&](Bin& b) { return b.take(piece); });
+        biased ? bins.end()
+               : std::find_if(bins.begin(), bins.end(), [&](Bin& b) { return b.take(piece); });
     if (taker == bins.end()) bins.emplace_back(problem, piece);
   }
   const bool packed = tiles.size() > kFewTiles;
   const bool backward = problem.direction == Direction::kBackward;
-  const bool may_rag = !backward || bounds_totals(problem);
+  const bool may_rag = !biased && (!backward || bounds_totals(problem));
   std::vector<Group> groups;
   for (const Bin& bin : bins) {
     const std::vector<Entry>& entries = bin.entries();

@@ -48,7 +48,7 @@ struct Group {
 /// Covers every visible pair of the tiles exactly once. Every row of an entry sees a key and every
 /// key is seen, so cuDNN writes all of its outputs. Backward cuts bands in two where cuDNN would
 /// compute the whole rectangle. With device lengths all groups are ragged, and their masks count
-/// from the top left, so that entries may lose their last rows.
+/// from the top left, so that entries may lose their last rows. With a bias every entry is a group.
 std::vector<Group> make_groups(const TileProblem& problem, std::span<const PlacedTile> tiles);
 
 /// Most entries of a group, rounded up ones included.

@@ -1,5 +1,6 @@
 #include "providers/cudnn/operands.h"
 
+#include "providers/cudnn/bias.h"
 #include "providers/cudnn/layout.h"
 
 namespace longspan::cudnn {
@@ -73,7 +74,10 @@ Operands operands_of(const TileProblem& p, const Group& group, const BackwardTil
   all[Slot::kK] = maker.keys(t.k, p.dim_qk, true);
   all[Slot::kV] = maker.keys(t.v, p.dim_v, true);
   all[Slot::kO] = maker.queries(t.o, p.dim_v, true);
-  all[Slot::kStats] = maker.queries(t.lse, 1, whole || !group.ragged);
+  // Where a bias of -inf hides a row, cuDNN would subtract its LSE of -inf. Packed ones are inf
+  // there.
+  const bool biased = p.features.bias != Bias::kNone;
+  all[Slot::kStats] = maker.queries(t.lse, 1, !biased && (whole || !group.ragged));
   all[Slot::kDout] = maker.queries(t.dout, p.dim_v, true);
   all[Slot::kDq] = maker.queries(t.dq, p.dim_qk, whole && t.scale >= 0 && !group.adds_dq);
   all[Slot::kDk] = maker.keys(t.dk, p.dim_qk, whole);
@@ -99,6 +103,7 @@ GraphKey graph_key(const TileProblem& p, const Group& group, const Operands& ope
                .skv = group.skv,
                .total_q = group.total_q,
                .total_k = group.total_k,
+               .bias = bias_shape(p, group),
                .ordinal = ordinal};
   for (size_t i = 0; i < kTensors; ++i) key.strides.tensors[i] = operands.tensors[i].strides;
   return key;

@@ -78,7 +78,7 @@ std::vector<Piece> make_pieces(const TileProblem& problem, std::span<const Place
     EntryTokens& tokens = p.rows.tokens;
     tokens.lo = std::max(p.band.lo, -kUnbounded);
     tokens.hi = std::min(p.band.hi, kUnbounded);
-    if (!problem.features.device_lengths) tokens = {};
+    if (!problem.features.device_lengths && problem.features.bias == Bias::kNone) tokens = {};
   }
   return pieces;
 }

@@ -12,6 +12,7 @@
 #include "longspan/provider.h"
 #include "providers/cudnn/graph.h"
 #include "providers/cudnn/groups.h"
+#include "providers/cudnn/heads.h"
 #include "providers/cudnn/offsets.h"
 #include "providers/cudnn/operands.h"
 
@@ -20,6 +21,7 @@ namespace longspan::cudnn {
 /// Bytes from the start of the workspace.
 struct Scratch {
   std::array<size_t, kTensors> tensors{};  // packed rows of those that are not in place
+  size_t bias = 0, dbias = 0;
   size_t offsets = 0;
   size_t cut_entries = 0, cut_lengths = 0;  // with device lengths
   size_t cudnn = 0;
@@ -29,6 +31,7 @@ struct Scratch {
 Scratch scratch_of(const TileProblem& problem);
 
 /// The key of a group's graph where the caller's tensors are packed, with or without O in backward.
+/// The group is of head_slice(problem).
 GraphKey packed_key(const TileProblem& problem, const Group& group, bool with_o, int ordinal);
 
 struct StagedGroup {
@@ -59,6 +62,7 @@ struct Launch {
   Arguments arguments;
   Cutting cutting;
   bool adds_dq = false;
+  Entry entry;  // with a bias, which has one
 };
 
 /// Stages graphs for packed tensors. Tensors with other strides get graphs of their own at their
@@ -66,7 +70,10 @@ struct Launch {
 class CudnnPlan final : public Plan {
  public:
   CudnnPlan(const TileProblem& problem, int ordinal)
-      : problem_(problem), ordinal_(ordinal), scratch_(scratch_of(problem)) {}
+      : problem_(problem),
+        slice_(head_slice(problem)),
+        ordinal_(ordinal),
+        scratch_(scratch_of(slice_)) {}
 
   size_t workspace_bytes() const override { return scratch_.end; }
   Result<std::shared_ptr<const Staged>> stage(std::span<const PlacedTile> tiles) const override;
@@ -77,12 +84,16 @@ class CudnnPlan final : public Plan {
   template <class Tiles>
   Status attend_all(const Tiles& tiles, Workspace workspace) const;
   template <class Tiles>
+  Status attend_slice(const StagedGroups& staged, const Tiles& tiles, std::byte* workspace) const;
+  template <class Tiles>
   Result<Launch> make_launch(const StagedGroup& staged, const Tiles& tiles,
                              std::byte* workspace) const;
   Cutting cutting_of(const StagedGroup& staged, const ActualLengths& lengths,
                      std::byte* workspace) const;
   Status pack_inputs(const Launch& launch, std::span<const Slot> slots, bool negated_q,
                      Stream stream) const;
+  Status pack_bias(const ScoreTerms& terms, const Launch& launch, Stream stream) const;
+  Status deliver_dbias(const BackwardTiles& tiles, const Launch& launch) const;
   Status prepare_backward(const BackwardTiles& tiles, const Launch& launch) const;
   Status attend(const ForwardTiles& tiles, Launch& launch, void* workspace) const;
   Status attend(const BackwardTiles& tiles, Launch& launch, void* workspace) const;
@@ -92,6 +103,7 @@ class CudnnPlan final : public Plan {
                                                 Stream stream) const;
 
   TileProblem problem_;
+  TileProblem slice_;  // what one execution computes
   int ordinal_;
   Scratch scratch_;
 };

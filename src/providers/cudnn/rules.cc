@@ -10,6 +10,7 @@
 #include "longspan/problem.h"
 #include "providers/cudnn/budget.h"
 #include "providers/cudnn/groups.h"
+#include "providers/cudnn/heads.h"
 #include "providers/rules.h"
 #include "providers/sm90.h"
 
@@ -74,6 +75,8 @@ Refusal refused(DeclineCode code, const char* what) {
 Refusal refused_device_lengths(const TileProblem& p) {
   if (!p.features.device_lengths) return std::nullopt;
   if (p.features.whole) return refused(DeclineCode::kWhole, "whole results with device_lengths");
+  if (p.features.bias != Bias::kNone)
+    return refused(DeclineCode::kBias, "bias with device_lengths");
   if (p.direction == Direction::kForward || bounds_totals(p)) return std::nullopt;
   return Decline{DeclineCode::kDeviceLengths,
                  fmt::format("device_lengths in backward with dim {}, dim_v {} and "
@@ -82,19 +85,31 @@ Refusal refused_device_lengths(const TileProblem& p) {
                              p.dim_qk, p.dim_v, p.features.deterministic, kOthers)};
 }
 
+/// Bias and scores of a key head are in memory as a whole.
+Refusal refused_bias(const TileProblem& p) {
+  const TileProblem slice = head_slice(p);
+  const int64_t bytes = slice_bytes(slice);
+  if (bytes <= kMostSliceBytes) return std::nullopt;
+  return Decline{
+      DeclineCode::kBias,
+      fmt::format("bias of {} query heads on one key head and {} x {} rows takes {} "
+                  "bytes at a time, more than {}; more ranks or {}",
+                  slice.heads_q, p.capacity_q, p.capacity_k, bytes, kMostSliceBytes, kOthers)};
+}
+
 Refusal refused_features(const TileProblem& p) {
   const Features& f = p.features;
   if (f.softcap) return refused(DeclineCode::kSoftcap, "softcap");
   // Slopes would be copied from host memory at every call, and positions are those of the tile.
   if (f.alibi) return refused(DeclineCode::kAlibi, "alibi");
-  if (f.bias != Bias::kNone) return refused(DeclineCode::kBias, "bias");
   // Its random numbers are not longspan's: the mask would change with the provider.
   if (f.dropout) return refused(DeclineCode::kDropout, "dropout");
   if (f.modification) return refused(DeclineCode::kModification, "a modification");
   if (f.paged) return refused(DeclineCode::kPage, "page");
   if (f.max_logit) return refused(DeclineCode::kMaxLogit, "max_logit (right from cuDNN 9.21)");
+  if (f.bias != Bias::kNone) return refused_bias(p);
   if (!f.deterministic || p.direction == Direction::kForward) return std::nullopt;
-  const int64_t bytes = deterministic_bytes(p);
+  const int64_t bytes = score_bytes(p);
   if (bytes <= kMostDeterministicBytes) return std::nullopt;
   return Decline{
       DeclineCode::kDeterministic,

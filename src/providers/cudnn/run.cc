@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "providers/cudnn/bias.h"
 #include "providers/cudnn/graph_cache.h"
 #include "providers/cudnn/layout.h"
 #include "providers/cudnn/plan.h"
@@ -71,7 +72,7 @@ Result<std::shared_ptr<const Graph>> CudnnPlan::graph_of(const StagedGroup& stag
         fmt::format("no graph yet for {}: run once with these strides before capture", text(key)));
   }
   LONGSPAN_TRY(auto graphs, make_graphs({&key, 1}));
-  LONGSPAN_CHECK_OK(fits_budget(problem_, *graphs[0], key));
+  LONGSPAN_CHECK_OK(fits_budget(slice_, *graphs[0], key));
   return std::move(graphs[0]);
 }
 
@@ -80,8 +81,9 @@ Result<Launch> CudnnPlan::make_launch(const StagedGroup& staged, const Tiles& t,
                                       std::byte* workspace) const {
   Launch launch{.key = staged.key,
                 .list = staged.list,
-                .operands = operands_of(problem_, staged.group, t),
-                .adds_dq = staged.group.adds_dq};
+                .operands = operands_of(slice_, staged.group, t),
+                .adds_dq = staged.group.adds_dq,
+                .entry = staged.group.entries[0]};
   auto* const tables = reinterpret_cast<int64_t*>(workspace + scratch_.offsets);
   for (size_t i = 0; i < kTensors; ++i) {
     const Operand& o = launch.operands.tensors[i];
@@ -95,6 +97,8 @@ Result<Launch> CudnnPlan::make_launch(const StagedGroup& staged, const Tiles& t,
     launch.arguments[slot] =
         static_cast<std::byte*>(o.view.data) + launch.first[i] * size_of(o.view.dtype);
   }
+  launch.arguments[Slot::kBias] = workspace + scratch_.bias;
+  launch.arguments[Slot::kDbias] = workspace + scratch_.dbias;
   launch.arguments[Slot::kLengthsQ] = const_cast<int32_t*>(staged.lengths_q);
   launch.arguments[Slot::kLengthsK] = const_cast<int32_t*>(staged.lengths_k);
   LONGSPAN_TRY(launch.graph, graph_of(staged, launch.key, t.stream));
@@ -152,8 +156,33 @@ Status CudnnPlan::deliver_results(const Launch& launch, std::span<const Slot> sl
   return rows::deliver(delivery, stream);
 }
 
+Status CudnnPlan::pack_bias(const ScoreTerms& terms, const Launch& launch, Stream stream) const {
+  if (launch.key.bias.heads == 0) return {};
+  return cudnn::pack_bias({.entry = launch.entry,
+                           .bias = terms.bias,
+                           .head_begin = terms.head_begin,
+                           .shape = launch.key.bias,
+                           .keys = launch.key.skv,
+                           .to = launch.arguments[Slot::kBias]},
+                          stream);
+}
+
+Status CudnnPlan::deliver_dbias(const BackwardTiles& t, const Launch& launch) const {
+  if (launch.key.bias.heads == 0) return {};
+  return add_bias_gradient({.entry = launch.entry,
+                            .dbias = t.dbias,
+                            .head_begin = t.terms.head_begin,
+                            .dtype = problem_.dtype,
+                            .heads = launch.key.heads_q,
+                            .rows = launch.key.sq,
+                            .keys = launch.key.skv,
+                            .packed = launch.arguments[Slot::kDbias]},
+                           t.stream);
+}
+
 Status CudnnPlan::attend(const ForwardTiles& t, Launch& launch, void* workspace) const {
   LONGSPAN_CHECK_OK(pack_inputs(launch, {{Slot::kQ, Slot::kK, Slot::kV}}, t.scale < 0, t.stream));
+  LONGSPAN_CHECK_OK(pack_bias(t.terms, launch, t.stream));
   float scale = scale_of(t.scale);
   launch.arguments[Slot::kScale] = &scale;
   LONGSPAN_CHECK_OK(launch.graph->execute(launch.arguments, workspace, t.stream));
@@ -192,11 +221,23 @@ Status CudnnPlan::prepare_backward(const BackwardTiles& t, const Launch& launch)
 
 Status CudnnPlan::attend(const BackwardTiles& t, Launch& launch, void* workspace) const {
   LONGSPAN_CHECK_OK(pack_inputs(launch, {{Slot::kQ, Slot::kK, Slot::kV}}, t.scale < 0, t.stream));
+  LONGSPAN_CHECK_OK(pack_bias(t.terms, launch, t.stream));
   LONGSPAN_CHECK_OK(prepare_backward(t, launch));
   float scale = scale_of(t.scale);
   launch.arguments[Slot::kScale] = &scale;
   LONGSPAN_CHECK_OK(launch.graph->execute(launch.arguments, workspace, t.stream));
+  LONGSPAN_CHECK_OK(deliver_dbias(t, launch));
   return deliver_results(launch, {{Slot::kDq, Slot::kDk, Slot::kDv}}, t.scale < 0, t.stream);
+}
+
+template <class Tiles>
+Status CudnnPlan::attend_slice(const StagedGroups& staged, const Tiles& t,
+                               std::byte* workspace) const {
+  for (const StagedGroup& group : staged.groups) {
+    LONGSPAN_TRY(Launch launch, make_launch(group, t, workspace));
+    LONGSPAN_CHECK_OK(attend(t, launch, workspace + scratch_.cudnn));
+  }
+  return {};
 }
 
 template <class Tiles>
@@ -209,9 +250,9 @@ Status CudnnPlan::attend_all(const Tiles& t, Workspace scratch) const {
   auto* const workspace = static_cast<std::byte*>(scratch.data);
   if (staged->blanks.count > 0)
     LONGSPAN_CHECK_OK(rows::blank(blank_of(t, staged->blanks), t.stream));
-  for (const StagedGroup& group : staged->groups) {
-    LONGSPAN_TRY(Launch launch, make_launch(group, t, workspace));
-    LONGSPAN_CHECK_OK(attend(t, launch, workspace + scratch_.cudnn));
+  if (slice_.heads_q == problem_.heads_q) return attend_slice(*staged, t, workspace);
+  for (int64_t i = 0; i < problem_.heads_q / slice_.heads_q; ++i) {
+    LONGSPAN_CHECK_OK(attend_slice(*staged, slice_of(t, slice_, i), workspace));
   }
   return {};
 }

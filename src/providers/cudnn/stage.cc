@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "providers/cudnn/bias.h"
 #include "providers/cudnn/budget.h"
 #include "providers/cudnn/graph_cache.h"
 #include "providers/cudnn/plan.h"
@@ -55,6 +56,8 @@ Scratch scratch_of(const TileProblem& p) {
     take(Slot::kDk, rows_k * p.dim_qk * 2);
     take(Slot::kDv, rows_k * p.dim_v * 2);
   }
+  s.bias = places.take(bias_bytes(p));
+  s.dbias = places.take(dbias_bytes(p));
   s.offsets = places.take(kTensors * offset_table_size(kMostEntries) * 8);
   if (p.features.device_lengths) {
     s.cut_entries = places.take(kMostEntries * static_cast<int64_t>(sizeof(DeviceEntry)));
@@ -77,9 +80,10 @@ GraphKey packed_key(const TileProblem& p, const Group& group, bool with_o, int o
   const TensorView v = keys(p.dtype, p.dim_v);
   const TensorView o = queries(p.dtype, p.dim_v);
   const TensorView lse = queries(DType::kF32, 1);
+  const TileProblem slice = head_slice(p);
   if (p.direction == Direction::kForward) {
     const ForwardTiles tiles{.q = q, .k = k, .v = v, .o = o, .lse = lse};
-    return graph_key(p, group, operands_of(p, group, tiles), ordinal);
+    return graph_key(slice, group, operands_of(slice, group, tiles), ordinal);
   }
   const BackwardTiles tiles{.q = q,
                             .k = k,
@@ -90,7 +94,7 @@ GraphKey packed_key(const TileProblem& p, const Group& group, bool with_o, int o
                             .dq = q,
                             .dk = k,
                             .dv = v};
-  return graph_key(p, group, operands_of(p, group, tiles), ordinal);
+  return graph_key(slice, group, operands_of(slice, group, tiles), ordinal);
 }
 
 Status fits_budget(const TileProblem& problem, const Graph& graph, const GraphKey& key) {
@@ -107,7 +111,7 @@ Result<std::shared_ptr<const Staged>> CudnnPlan::stage(std::span<const PlacedTil
   LONGSPAN_CHECK_OK(sm90::inside(problem_, tiles, "cudnn"));
   auto result = std::make_shared<StagedGroups>();
   result->tiles.assign(tiles.begin(), tiles.end());
-  const std::vector<Group> groups = make_groups(problem_, tiles);
+  const std::vector<Group> groups = make_groups(slice_, tiles);
   rows::Tables memory;
   std::vector<Table> tables;
   std::vector<GraphKey> keys, others;
@@ -125,7 +129,7 @@ Result<std::shared_ptr<const Staged>> CudnnPlan::stage(std::span<const PlacedTil
   const char* const base = static_cast<const char*>(result->tables.data());
   result->blanks = rows::list_of(blanks, base + blanks_begin);
   for (size_t i = 0; i < groups.size(); ++i) {
-    LONGSPAN_CHECK_OK(fits_budget(problem_, *graphs[i], keys[i]));
+    LONGSPAN_CHECK_OK(fits_budget(slice_, *graphs[i], keys[i]));
     StagedGroup staged{.group = groups[i],
                        .key = keys[i],
                        .graph = graphs[i],

@@ -151,5 +151,18 @@ TEST(CudnnOperands, AddedGradientsLeaveThroughScratch) {
   EXPECT_EQ(in_scratch(operands_of(p, g, backward_call(p))), (Slots{Slot::kDq}));
 }
 
+/// Rows that a bias hides have an LSE of -inf, which cuDNN must not subtract.
+TEST(CudnnOperands, StatisticsAreCopiedBesideABias) {
+  for (const bool is_whole : {false, true}) {
+    TileProblem p = whole(kBackward, is_whole);
+    const auto copied = [&] {
+      return !operands_of(p, dense(p), backward_call(p))[Slot::kStats].in_place;
+    };
+    EXPECT_FALSE(copied());
+    p.features.bias = Bias::k11;
+    EXPECT_TRUE(copied());
+  }
+}
+
 }  // namespace
 }  // namespace longspan::cudnn

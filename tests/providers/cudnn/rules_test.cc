@@ -97,7 +97,11 @@ TEST(CudnnRules, DeclinesInBothDirections) {
       {DeclineCode::kCapacity, "key rows", [](auto& p) { p.capacity_k = 1 << 29; }},
       {DeclineCode::kSoftcap, "softcap is not offered", [](auto& p) { p.features.softcap = true; }},
       {DeclineCode::kAlibi, "alibi is not offered", [](auto& p) { p.features.alibi = true; }},
-      {DeclineCode::kBias, "bias is not offered", [](auto& p) { p.features.bias = Bias::k11; }},
+      {DeclineCode::kBias, "bias with device_lengths is not offered",
+       [](auto& p) {
+         p.features.bias = Bias::k11;
+         p.features.device_lengths = true;
+       }},
       {DeclineCode::kDropout, "dropout is not offered", [](auto& p) { p.features.dropout = true; }},
       {DeclineCode::kModification, "a modification is not offered",
        [](auto& p) { p.features.modification = "mine"; }},
@@ -135,6 +139,27 @@ TEST(CudnnRules, DeclinesOneDirectionAlone) {
   }
 }
 
+TEST(CudnnRules, DeclinesABiasThatOneKeyHeadCannotHold) {
+  const auto long_rows = [](TileProblem& p) {
+    p.features.bias = Bias::k1H;
+    p.capacity_q = p.capacity_k = 16448;  // 4 heads x 16448 x 16448 x 2 bytes > 2 GiB
+  };
+  const Bad bad{
+      DeclineCode::kBias,
+      "bias of 4 query heads on one key head and 16448 x 16448 rows takes 2164293632 bytes",
+      long_rows};
+  for (const Direction direction : kBoth) expect_declined(bad, direction);
+  // Forward reads one head of it, or one row.
+  for (const Bias kind : {Bias::k11, Bias::k111S}) {
+    expect_taken(
+        [&](TileProblem& p) {
+          long_rows(p);
+          p.features.bias = kind;
+        },
+        Direction::kForward);
+  }
+}
+
 TEST(CudnnRules, TakesWhatIsVerified) {
   for (const Direction direction : kBoth) {
     for (const int64_t dim : {8, 64, 72, 80, 96, 128, 160, 192, 256}) {
@@ -149,6 +174,9 @@ TEST(CudnnRules, TakesWhatIsVerified) {
     expect_taken([](TileProblem& p) { p.features.whole = true; }, direction);
     expect_taken([](TileProblem& p) { p.features.device_lengths = true; }, direction);
     expect_taken([](TileProblem& p) { p.capacity_q = p.capacity_k = 0; }, direction);
+    for (const Bias kind : {Bias::k11, Bias::kB1, Bias::k1H, Bias::kBH, Bias::k111S}) {
+      expect_taken([=](TileProblem& p) { p.features.bias = kind; }, direction);
+    }
     // A part of a group on one key head.
     expect_taken(
         [](TileProblem& p) {

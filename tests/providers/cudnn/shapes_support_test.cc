@@ -122,6 +122,7 @@ TEST_F(CudnnRandomShapes, OfEveryFeature) {
     c.problem.dim_qk = c.problem.dim_v = kDims[i % 7];
     c.problem.features.whole = i % 3 == 1;
     c.problem.features.deterministic = i % 3 == 2;
+    c.problem.features.bias = static_cast<Bias>(i % 6);
     if (c.problem.features.whole) c.tiles.resize(1);  // no row lies in two
     check_case(c);
   }

@@ -131,6 +131,38 @@ TEST_F(CudnnSupport, WhatGroupsAndRulesAvoid) {
   expect_refused(uneven, "number of heads");
 }
 
+/// Of heads, rows, both or neither, whatever the rows are; beside a mask of full lengths too.
+TEST_F(CudnnSupport, EveryBias) {
+  for (const auto& [sq, skv] : {std::pair{500, 700}, {512, 512}, {333, 1}, {700, 500}}) {
+    for (const BiasShape& bias : {BiasShape{16, sq}, BiasShape{1, sq}, BiasShape{1, 1}}) {
+      for (const Mask& mask : {Mask{}, Mask{.right = 0}, Mask{.left = 9, .right = 7}}) {
+        GraphKey key = graph(kForward, 128, 128, mask);
+        key.batch = 1;
+        key.sq = sq;
+        key.skv = skv;
+        key.bias = bias;
+        key.padded = mask.left && sq > skv;
+        key = with_strides(key);
+        expect_accepted(key, "eng2_");
+        key.direction = kBackward;
+        expect_accepted(key, "eng6_");
+        key.padded = true;
+        expect_accepted(key, "eng6_");
+      }
+    }
+  }
+}
+
+/// One row against one key is declared longer.
+TEST_F(CudnnSupport, SmallestBias) {
+  GraphKey key = graph(kBackward, 64, 64, {});
+  key.batch = 1;
+  key.sq = key.skv = 128;
+  key.bias = {16, 128};
+  key.ragged = key.padded = true;
+  expect_accepted(with_strides(key), "eng6_");
+}
+
 /// The workspace that a plan promises covers what cuDNN asks for.
 TEST_F(CudnnSupport, WorkspaceIsWithinTheBudget) {
   std::mt19937_64 random(3);
@@ -149,6 +181,7 @@ TEST_F(CudnnSupport, WorkspaceIsWithinTheBudget) {
     if (pick(0, 1) == 0) p.heads_kv = 2, p.group = 4;
     p.features.deterministic = pick(0, 3) == 0;
     p.features.whole = pick(0, 1) == 0;
+    p.features.bias = static_cast<Bias>(pick(0, 5));
     std::vector<PlacedTile> tiles;
     const int64_t count = pick(1, 12);
     for (int64_t i = 0; i < count; ++i) {
