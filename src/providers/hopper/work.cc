@@ -19,18 +19,7 @@ TileTable whole_table(std::span<const PlacedTile> tiles) {
   TileTable table;
   for (const PlacedTile& t : tiles) {
     if (t.tile.q.size() == 0) continue;
-    table.tiles.push_back({.q_row = t.q_row,
-                           .k_row = t.k_row,
-                           .queries = t.tile.q.size(),
-                           .keys = t.tile.k.size(),
-                           .lo = t.tile.band.lo,
-                           .hi = t.tile.band.hi,
-                           .q_begin = t.tile.q.begin,
-                           .q_stride = t.tile.q.stride,
-                           .k_begin = t.tile.k.begin,
-                           .k_stride = t.tile.k.stride,
-                           .sequence = t.tile.sequence,
-                           .shift = t.shift});
+    table.tiles.push_back(cuda::table_tile(t));
   }
   if (!table.tiles.empty()) table.waves = {{.count = table.tiles.size()}};
   return table;
@@ -92,6 +81,8 @@ void append(const TileTable& table, const TileWave& tiles, bool whole, int64_t r
 }
 
 }  // namespace
+
+Tokens tokens_of(const PlacedTile& tile) { return tokens_of(cuda::table_tile(tile)); }
 
 int32_t edge(int64_t value) { return static_cast<int32_t>(std::clamp(value, -kFar, kFar)); }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "providers/hopper/work.h"
 #include "providers/rules.h"
 
 namespace longspan::hopper {
@@ -36,6 +35,7 @@ class ListMaker {
                               .lo = edge(std::max(t.tile.band.lo, -kUnbounded) + shift),
                               .hi = edge(std::min(t.tile.band.hi, kUnbounded) + shift),
                               .line = narrow(static_cast<int64_t>(lists_.lines.size()))});
+    lists_.tokens.push_back(tokens_of(t).from(part.q.first, part.k.first));
     add_scores(part);
     add_query_gradients(part);
     add_key_gradients(part);

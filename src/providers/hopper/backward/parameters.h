@@ -45,6 +45,7 @@ struct ScoreParameters {
   int32_t steps_qk = 0, steps_v = 0;  // of 64 columns
   float scale_log2 = 1;               // scale of scores x log2(e), not 0
   float hidden = 0;  // score of hidden pairs: infinite, and negative once it is scaled
+  Terms terms;       // of kernels that take them; its tokens are those of the chunk's regions
 };
 
 /// One of dQ, dK and dV.
