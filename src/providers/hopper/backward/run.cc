@@ -125,7 +125,9 @@ void BackwardPlan::set_chunk(const StagedBackward& staged, const StagedChunk& ch
   GradientParameters& g = launch.gradients;
   const auto heads = static_cast<int32_t>(chunk.heads.last - chunk.heads.first);
   s.chunk.regions = list_at<Region>(staged.regions, chunk.regions);
-  s.terms.tokens = list_at<Tokens>(staged.tokens, chunk.regions);
+  if (has_terms(problem_.features)) {
+    s.terms.tokens = list_at<Tokens>(staged.tokens, chunk.regions);
+  }
   s.chunk.lines = list_at<Line>(staged.lines, chunk.lines);
   s.chunk.head_blocks = chunk.head_blocks;
   s.chunk.first_head = static_cast<int32_t>(chunk.heads.first);
