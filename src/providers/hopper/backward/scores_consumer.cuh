@@ -225,16 +225,15 @@ class ScoreConsumer {
   template <int HALF, Cap CAP>
   __device__ __forceinline__ void exponentials(const float (&all)[64]) {
     const Rows lse = rows_.subtracted;
-    const Distances distances = terms_.distances(tokens(), unit_at(number_).head, HALF);
-    uint32_t before = 0;
+    HalfTerms half = terms_.half(tokens(), unit_at(number_).head, HALF);
     staging_.open();
 #pragma unroll
     for (int part = 0; part < 8; ++part) {
       uint32_t* const packed = packed_ + HALF * 32 + part * 4;
-      float s[8], slope[8];
+      float s[8], derivative[8];
 #pragma unroll
       for (int i = 0; i < 8; ++i) s[i] = all[8 * part + i];
-      terms_.template apply<CAP>(terms_.scales(before), distances, part, s, slope);
+      terms_.template apply<CAP>(half, part, s, derivative);
       if (rows_.hides(HALF)) {
         rows_.seen(unit_at(number_), HALF * 128 + 16 * part).hide(s, -kInfinity);
       }
@@ -244,11 +243,12 @@ class ScoreConsumer {
         const float row = i % 2 == 0 ? lse.upper : lse.lower;
         const float a = exp2_fast(s[2 * i] - row), b = exp2_fast(s[2 * i + 1] - row);
         p[i] = pack<T>(a, b);
-        packed[i] = CAP == Cap::kNone ? p[i] : pack<T>(a * slope[2 * i], b * slope[2 * i + 1]);
+        packed[i] =
+            CAP == Cap::kNone ? p[i] : pack<T>(a * derivative[2 * i], b * derivative[2 * i + 1]);
       }
       terms_.drop(HALF, part, p);
       staging_.put(part, p[0], p[1], p[2], p[3]);
-      before = packed[0] | packed[1] | packed[2] | packed[3];
+      half.before = packed[0] | packed[1] | packed[2] | packed[3];
     }
     staging_.close(scratch_of<Product::kScores, HALF>(block_));
   }

@@ -47,7 +47,7 @@ class UnitRows {
   }
   __device__ __forceinline__ void take_delta() { subtracted = delta_; }
 
-  /// Makes `unit` the one that hides() is about.
+  /// Makes `unit` the one of hides().
   __device__ __forceinline__ void begin(volatile ScoreUnit& unit) {
     const int lo = unit.lo, hi = unit.hi, keys = unit.keys;
     const bool short_of_queries = unit.queries < low_ + 64;

@@ -14,6 +14,14 @@ namespace longspan::hopper {
 
 enum class Cap { kNone, kNarrow, kWide };
 
+/// What the parts of a half of a unit share.
+struct HalfTerms {
+  Distances distances;
+  // Results of the part before, which the next one must not overtake.
+  // NOTE: else ptxas packs behind all parts, from twice the registers.
+  uint32_t before = 0;
+};
+
 class UnitTerms {
  public:
   /// `row`: the upper one.
@@ -27,35 +35,32 @@ class UnitTerms {
     for (uint32_t& word : kept_) word = draw.next(8);
   }
 
-  /// What ALiBi adds to a half of a unit.
-  __device__ __forceinline__ Distances distances(const Tokens& at, int head, int half) const {
+  /// Terms of a half of a unit, before its first part.
+  __device__ __forceinline__ HalfTerms half(const Tokens& at, int head, int number) const {
     if (p_.terms.slopes == nullptr) return {};
-    return distances_of(p_.terms, at, head, row_, first_key(half));
+    return {distances_of(p_.terms, at, head, row_, first_key(number))};
   }
 
-  /// Makes scores, in units of log2, of products with 16 keys, number `part` of a half's. The
-  /// result is what each score's derivative is of that of the scaled product.
+  /// Makes scores, in units of log2, of products with 16 keys, number `part` of a half's. With a
+  /// cap `derivative` becomes that of each score by the scaled product.
   template <Cap CAP>
-  __device__ __forceinline__ void apply(const ProductScales& by, const Distances& d, int part,
-                                        float (&s)[8], float (&slope)[8]) const {
+  __device__ __forceinline__ void apply(const HalfTerms& half, int part, float (&s)[8],
+                                        float (&derivative)[8]) const {
+    const Distances& d = half.distances;
+    const ProductScales by = {behind(p_.scale_log2, half.before),
+                              behind(p_.terms.cap_rate, half.before)};
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       if constexpr (CAP == Cap::kNone) {
         s[i] *= by.log2;
       } else {
         s[i] = capped<CAP == Cap::kWide>(p_.terms, s[i], by);
-        const float tanh = s[i] * p_.terms.cap_inverse;
-        slope[i] = fmaxf(fmaf(-tanh, tanh, 1), 0);  // not NaN, which hidden pairs may hold
+        const float x = s[i] * p_.terms.cap_inverse;
+        derivative[i] = fmaxf(fmaf(-x, x, 1), 0);  // not NaN, which pairs of other rows may hold
       }
       const float column = 16 * part + i / 4 * 8 + i % 2;
       s[i] = d.added(s[i], i / 2 % 2 == 0 ? d.upper : d.lower, column);
     }
-  }
-
-  /// Not before `other` is there.
-  // NOTE: else ptxas packs behind all parts of a half, from twice the registers.
-  __device__ __forceinline__ ProductScales scales(uint32_t other) const {
-    return {behind(p_.scale_log2, other), behind(p_.terms.cap_rate, other)};
   }
 
   /// Zeroes what dropout drops of packed words of P, of keys as in apply().
