@@ -20,7 +20,6 @@ Terms terms_of(const ScoreTerms& given, float scale_log2) {
     const double cap = std::max(given.softcap, kLeastCap);
     terms.cap_log2 = static_cast<float>(cap * std::numbers::log2e);
     terms.cap_rate = static_cast<float>(2 * scale_log2 / cap);
-    terms.cap_inverse = static_cast<float>(1 / (cap * std::numbers::log2e));
     terms.wide_cap = cap > kWideCap;
   }
   const Dropout& dropout = given.dropout;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "providers/cuda/tile_table.h"
+#include "providers/hopper/tokens.h"
 
 namespace longspan::hopper {
 namespace {
@@ -23,15 +24,6 @@ TileTable whole_table(std::span<const PlacedTile> tiles) {
   }
   if (!table.tiles.empty()) table.waves = {{.count = table.tiles.size()}};
   return table;
-}
-
-Tokens tokens_of(const TableTile& t) {
-  return {.distance = t.q_begin + t.shift - t.k_begin,
-          .q_begin = static_cast<uint32_t>(t.q_begin),
-          .k_begin = static_cast<uint32_t>(t.k_begin),
-          .q_stride = static_cast<int32_t>(t.q_stride),
-          .k_stride = static_cast<int32_t>(t.k_stride),
-          .sequence = static_cast<uint32_t>(t.sequence)};
 }
 
 Block block_of(const TableTile& t, size_t number, int64_t first) {
@@ -81,8 +73,6 @@ void append(const TileTable& table, const TileWave& tiles, bool whole, int64_t r
 }
 
 }  // namespace
-
-Tokens tokens_of(const PlacedTile& tile) { return tokens_of(cuda::table_tile(tile)); }
 
 int32_t edge(int64_t value) { return static_cast<int32_t>(std::clamp(value, -kFar, kFar)); }
 

@@ -7,7 +7,6 @@
 #include <span>
 #include <vector>
 
-#include "base/host_device.h"
 #include "longspan/provider.h"
 
 namespace longspan::hopper {
@@ -29,18 +28,7 @@ struct alignas(16) Tokens {
   int32_t q_stride = 1, k_stride = 1;
   uint32_t sequence = 0;
   bool operator==(const Tokens&) const = default;
-
-  /// Those of the part of a tile that begins with query `q` and key `k`.
-  LONGSPAN_HOST_DEVICE Tokens from(int64_t q, int64_t k) const {
-    Tokens part = *this;
-    part.distance += q * q_stride - k * k_stride;
-    part.q_begin += static_cast<uint32_t>(q * q_stride);
-    part.k_begin += static_cast<uint32_t>(k * k_stride);
-    return part;
-  }
 };
-
-Tokens tokens_of(const PlacedTile& tile);
 
 /// Consecutive blocks whose query rows are disjoint: one launch.
 struct Wave {

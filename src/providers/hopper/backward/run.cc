@@ -110,6 +110,7 @@ Status BackwardPlan::set_call(const BackwardTiles& t, std::byte* workspace, Laun
   s.scale_log2 = scale_log2_of(t.scale);
   s.hidden = s.scale_log2 < 0 ? INFINITY : -INFINITY;
   s.terms = terms_of(t.terms, s.scale_log2);
+  if (s.terms.cap_log2 != 0) s.cap_inverse = 1 / s.terms.cap_log2;
   set_rows(t, workspace, launch);
   s.chunk.p = reinterpret_cast<char*>(workspace + scratch_.p);
   s.chunk.ds = reinterpret_cast<char*>(workspace + scratch_.ds);

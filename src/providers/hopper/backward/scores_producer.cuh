@@ -3,6 +3,7 @@
 
 #include "providers/hopper/backward/operands.cuh"
 #include "providers/hopper/backward/scores_shared.cuh"
+#include "providers/hopper/tokens.h"
 
 namespace longspan::hopper {
 
@@ -48,7 +49,7 @@ class ScoreProducer {
     unit.block = head * p_.chunk.head_blocks + line.first + item.column * kUnitColumns;
     unit.pitch = line.pitch;
     if constexpr (TERMS) {
-      sm_.tokens[slot] = p_.terms.tokens[item.region].from(first_query, first_key);
+      sm_.tokens[slot] = tokens_from(p_.terms.tokens[item.region], first_query, first_key);
     }
     mbarrier_arrive(sm_.unit_full + slot * 8);
     const int q_row = region.q_row + first_query, k_row = region.k_row + first_key;

@@ -12,6 +12,12 @@
 
 namespace longspan::hopper {
 
+/// `x`, for what must not be computed before `other` is.
+// NOTE: grids have no second dimension, so nothing is added, but ptxas does not know.
+__device__ __forceinline__ float behind(float x, uint32_t other) {
+  return __uint_as_float(__float_as_uint(x) | (other & blockIdx.y));
+}
+
 enum class Cap { kNone, kNarrow, kWide };
 
 /// What the parts of a half of a unit share.
@@ -55,7 +61,7 @@ class UnitTerms {
         s[i] *= by.log2;
       } else {
         s[i] = capped<CAP == Cap::kWide>(p_.terms, s[i], by);
-        const float x = s[i] * p_.terms.cap_inverse;
+        const float x = s[i] * p_.cap_inverse;
         derivative[i] = fmaxf(fmaf(-x, x, 1), 0);  // not NaN, which pairs of other rows may hold
       }
       const float column = 16 * part + i / 4 * 8 + i % 2;

@@ -39,7 +39,6 @@ struct Terms {
   const uint32_t* key = nullptr;  // in their place
   float keep_factor = 1;
   uint32_t head_begin = 0;  // of the problem's heads
-  float cap_inverse = 0;    // 1 / cap_log2
 };
 
 struct Parameters {

@@ -26,12 +26,6 @@ __device__ __forceinline__ float reciprocal_fast(float x) {
   return y;
 }
 
-/// `x`, for what must not be computed before `other` is.
-// NOTE: grids have no second dimension, so nothing is added, but ptxas does not know.
-__device__ __forceinline__ float behind(float x, uint32_t other) {
-  return __uint_as_float(__float_as_uint(x) | (other & blockIdx.y));
-}
-
 /// Two neighbours of a row, `low` at the lower address.
 template <class T>
 __device__ __forceinline__ uint32_t pack(float low, float high);
