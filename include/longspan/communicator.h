@@ -93,11 +93,12 @@ class Communicator {
   virtual bool lends() const { return false; }
   /// Whether a loan of this memory can be given; else the error names the address and the remedy.
   virtual Status lendable(const void* data);
-  /// The loans of a request in the order of its kBorrow transfers, once all lenders have queued
-  /// theirs. Where ranks share a device `stream` also waits for the lenders' data: a kernel that
-  /// waits would keep them from computing it. Valid until wait_on. Errors of wait.
-  virtual Result<std::span<const Loan>> loans_on(Request request, Stream stream,
-                                                 std::chrono::milliseconds deadline);
+  /// The loans of a request, borrowed ones in the order of its kBorrow transfers, once all lenders
+  /// have queued theirs; a launch on `stream` must follow. Where ranks share a device the stream
+  /// does what is in Loans::lent, and waits for the lenders' data: a kernel that waits would keep
+  /// them from computing it. Valid until wait_on. Errors of wait.
+  virtual Result<Loans> loans_on(Request request, Stream stream,
+                                 std::chrono::milliseconds deadline);
   /// A failure that was found while no call waited: a peer that died, gave up or did not come in
   /// time while the device worked on transfers. start_on and wait_on return it too. Cheap; may be
   /// asked from any thread.

@@ -1,7 +1,9 @@
 // Memory of one rank that kernels of another read.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace longspan {
 
@@ -14,7 +16,26 @@ struct Loan {
   uint32_t* done = nullptr;
 };
 
-/// Ranks that one rank may borrow of in a call.
+/// The other side of a loan, for a lender's own launch: at its start it sets *ready, the
+/// borrower's, to 1 (a release for the whole system), and before its end it waits until *done, its
+/// own, is positive, and sets it to 0.
+struct Lent {
+  uint32_t* ready = nullptr;
+  uint32_t* done = nullptr;
+};
+
+/// Words of Loans::counters.
+inline constexpr size_t kLoanCounters = 64;
+
+/// The loans that a launch takes and gives.
+struct Loans {
+  std::span<const Loan> borrowed;
+  std::span<const Lent> lent;  // those that the launch itself tells of
+  /// Words of its own device, this launch's alone: 0 before it, and again after it. May be null.
+  uint32_t* counters = nullptr;
+};
+
+/// Ranks that one rank may borrow of in a call, or lend to.
 inline constexpr int kMostLenders = 16;
 
 }  // namespace longspan

@@ -115,8 +115,8 @@ struct Pull {
 
 /// Where the rows of a list of pulls are.
 struct PulledKeys {
-  TensorView k, v;              // own ones, [rows, heads, dim] without gaps
-  std::span<const Loan> loans;  // of each lender k and v, without gaps as well
+  TensorView k, v;  // own ones, [rows, heads, dim] without gaps
+  Loans loans;      // borrowed: of each lender k and v, without gaps as well
 };
 
 /// O and LSE are carried: on entry the normalised result of all keys seen so far (O = 0 and

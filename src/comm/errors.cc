@@ -53,7 +53,7 @@ Status Communicator::lendable(const void*) {
   return Error{ErrorCode::kUnsupported, std::string(name()) + " has no loans; use peer", "comm"};
 }
 
-Result<std::span<const Loan>> Communicator::loans_on(Request, Stream, std::chrono::milliseconds) {
+Result<Loans> Communicator::loans_on(Request, Stream, std::chrono::milliseconds) {
   return Error{ErrorCode::kUnsupported, std::string(name()) + " has no loans; use peer", "comm"};
 }
 

@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include "engine/choose_strategies.h"
 #include "engine/pulling.h"
 #include "guard/predicate.h"
 #include "longspan/routing_table.h"
@@ -16,17 +17,6 @@
 
 namespace longspan {
 namespace {
-
-/// Ranks that stand for all when costs are compared and providers asked.
-std::vector<int> sample_ranks(int ranks) {
-  constexpr int kMost = 8;
-  std::vector<int> sample;
-  const int count = std::min(ranks, kMost);
-  for (int i = 0; i < count; ++i) {
-    sample.push_back(count == 1 ? 0 : static_cast<int>(int64_t{ranks - 1} * i / (count - 1)));
-  }
-  return sample;
-}
 
 /// What promises say of the layout and of strategies.
 Status check_promises(const Problem& problem, const Options& options) {
@@ -38,136 +28,6 @@ Status check_promises(const Problem& problem, const Options& options) {
       fmt::format("promise pitched_all_gather with forward strategy {}: ask for all_gather",
                   options.forward.strategy),
       "engine"};
-}
-
-/// Strategies that may run a direction; the others' declines go to the selection.
-Result<std::vector<const Strategy*>> candidates(const std::string& wanted, const Setting& setting,
-                                                Direction direction, Selection& selection) {
-  std::vector<const Strategy*> result;
-  if (wanted != "auto") {
-    LONGSPAN_TRY(const Strategy* const strategy, find_strategy(wanted));
-    result = {strategy};
-  } else {
-    result.assign(strategies().begin(), strategies().end());
-  }
-  std::erase_if(result, [&](const Strategy* strategy) {
-    const Verdict verdict = strategy->consider(setting, direction);
-    const Decline* decline = declined(verdict);
-    if (decline == nullptr) return false;
-    selection.declines.push_back(
-        {std::string(strategy->name), std::string(name(direction)), *decline});
-    return true;
-  });
-  return result;
-}
-
-/// Prices strategies by the slowest sampled rank.
-class Pricing {
- public:
-  Pricing(Setting& setting, const Rates& rates)
-      : setting_(setting), rates_(rates), ranks_(sample_ranks(setting.topology.ranks())) {}
-
-  /// Forward: `after_same` says whether a backward follows (of the same strategy).
-  Result<double> seconds(const Strategy& strategy, Direction direction, bool after_same) {
-    const auto key = std::tuple(strategy.name, direction, after_same, setting_.head_slices);
-    if (const auto known = known_.find(key); known != known_.end()) return known->second;
-    setting_.forward = after_same ? strategy.name : std::string_view("other");
-    setting_.backward = strategy.name;
-    if (direction == Direction::kForward) {
-      setting_.forward = strategy.name;
-      if (!after_same) setting_.backward = kNoStrategy;
-    }
-    double slowest = 0;
-    for (const int rank : ranks_) {
-      LONGSPAN_TRY(const Schedule schedule, strategy.build(setting_, direction, rank));
-      slowest = std::max(slowest, cost(schedule, setting_.topology, rates_).seconds);
-    }
-    known_.emplace(key, slowest);
-    return slowest;
-  }
-
- private:
-  Setting& setting_;
-  const Rates& rates_;
-  std::vector<int> ranks_;
-  std::map<std::tuple<std::string_view, Direction, bool, int>, double> known_;
-};
-
-std::string reason(const std::string& wanted, int ranks, double seconds) {
-  if (wanted != "auto") return "as asked";
-  if (ranks == 1) return "one rank: nothing moves";
-  return fmt::format("least modelled time, {:.3g} ms", seconds * 1e3);
-}
-
-/// Strategies of both directions and their modelled times; backward is null where it is not wanted.
-struct Pair {
-  const Strategy* forward = nullptr;
-  const Strategy* backward = nullptr;
-  double forward_seconds = 0;
-  double backward_seconds = 0;
-
-  double seconds() const { return forward_seconds + backward_seconds; }
-
-  Status price(Pricing& pricing) {
-    LONGSPAN_TRY(forward_seconds,
-                 pricing.seconds(*forward, Direction::kForward, backward != nullptr));
-    if (backward == nullptr) return {};
-    LONGSPAN_TRY(backward_seconds,
-                 pricing.seconds(*backward, Direction::kBackward, forward == backward));
-    return {};
-  }
-};
-
-/// In how many slices the pair exchanges heads. More of them, which cost the host time, must be
-/// worth a hundredth of the modelled time.
-Status choose_head_slices(Setting& setting, Pair& best, Pricing& pricing) {
-  for (const int slices : {2, 4}) {
-    Pair pair = best;
-    const int before = std::exchange(setting.head_slices, slices);
-    LONGSPAN_CHECK_OK(pair.price(pricing));
-    if (pair.seconds() < 0.99 * best.seconds()) {
-      best = pair;
-      continue;
-    }
-    setting.head_slices = before;
-    if (pair.seconds() == best.seconds()) break;  // it exchanges none, whatever their number
-  }
-  return {};
-}
-
-/// The pair with the least modelled time. What forward keeps depends on backward, so both are
-/// chosen together.
-Status choose_strategies(Setting& setting, const Device& device, const Options& options,
-                         Explanation& explanation) {
-  LONGSPAN_TRY(const auto forward, candidates(options.forward.strategy, setting,
-                                              Direction::kForward, explanation.forward));
-  std::vector<const Strategy*> backward = {nullptr};
-  if (!explanation.forward_only) {
-    LONGSPAN_TRY(backward, candidates(options.backward.strategy, setting, Direction::kBackward,
-                                      explanation.backward));
-  }
-  Pricing pricing(setting, options.rates);
-  const int ranks = setting.topology.ranks();
-  const bool slices = options.head_slices == 0 && ranks > 1 && device.is_cuda();
-  const bool priced = ranks > 1 && (forward.size() > 1 || backward.size() > 1 || slices);
-  std::optional<Pair> best;
-  for (const Strategy* f : forward) {
-    for (const Strategy* b : backward) {
-      Pair pair{f, b};
-      if (priced) LONGSPAN_CHECK_OK(pair.price(pricing));
-      if (!best || pair.seconds() < best->seconds()) best = pair;
-    }
-  }
-  if (!best) return {};
-  if (slices) LONGSPAN_CHECK_OK(choose_head_slices(setting, *best, pricing));
-  explanation.head_slices = setting.head_slices;
-  explanation.forward.strategy = best->forward;
-  explanation.backward.strategy = best->backward;
-  explanation.forward.strategy_reason =
-      reason(options.forward.strategy, ranks, best->forward_seconds);
-  explanation.backward.strategy_reason =
-      reason(options.backward.strategy, ranks, best->backward_seconds);
-  return {};
 }
 
 /// Backward differentiates what forward computes.
@@ -222,6 +82,22 @@ Status choose_provider(const Setting& setting, Direction direction, const Device
   return {};
 }
 
+/// Lets forward's all_gather be priced as the pulling launch that it would be.
+Status expect_pulls(Setting& setting, const Device& device, const Options& options,
+                    PlanCache& cache) {
+  if (options.forward.strategy != "auto") return {};
+  Setting tried = setting;
+  tried.forward = "all_gather";
+  tried.backward = options.backward.strategy;
+  LONGSPAN_TRY(const Strategy* const strategy, find_strategy(tried.forward));
+  if (declined(strategy->consider(tried, Direction::kForward)) != nullptr) return {};
+  Selection forward;
+  LONGSPAN_CHECK_OK(choose_provider(tried, Direction::kForward, device, options, cache, forward));
+  LONGSPAN_CHECK_OK(choose_pulls(tried, device, forward));
+  setting.pulls = tried.pulls;
+  return {};
+}
+
 }  // namespace
 
 std::shared_ptr<const RoutingTable> routing_table(const Options& options) {
@@ -258,14 +134,17 @@ Result<Choice> choose(const Problem& problem, const Topology& topology, const De
                choose_partition(setting.problem, topology.ranks(), options.partition));
   explanation.partition = chosen.kind;
   explanation.partition_reason = std::move(chosen.reason);
+  const bool may_pull = lends && options.pull && topology.ranks() > 1;
+  if (may_pull) LONGSPAN_CHECK_OK(expect_pulls(setting, device, options, cache));
   LONGSPAN_CHECK_OK(choose_strategies(setting, device, options, explanation));
+  setting.pulls = false;
   if (!explanation.forward.strategy) return choice;
   if (!explanation.forward_only && !explanation.backward.strategy) return choice;
   setting.forward = explanation.forward.strategy->name;
   setting.backward = explanation.forward_only ? kNoStrategy : explanation.backward.strategy->name;
   LONGSPAN_CHECK_OK(
       choose_provider(setting, Direction::kForward, device, options, cache, explanation.forward));
-  if (lends && options.pull) LONGSPAN_CHECK_OK(choose_pulls(setting, device, explanation.forward));
+  if (may_pull) LONGSPAN_CHECK_OK(choose_pulls(setting, device, explanation.forward));
   if (explanation.forward_only) return choice;
   LONGSPAN_CHECK_OK(
       choose_provider(setting, Direction::kBackward, device, options, cache, explanation.backward));

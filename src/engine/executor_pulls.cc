@@ -63,8 +63,8 @@ Status Executor::post_loans(const Execution& x, const Step& step, StepId id) {
 
 Result<PulledKeys> Executor::borrow(const Execution& x, int queue) {
   PulledKeys keys{.k = lent_[0], .v = lent_[1], .loans = {}};
-  if (x.pulling.lenders.empty()) return keys;
   const Request request = requests_[static_cast<size_t>(x.pulling.step)];
+  if (request.id < 0) return keys;  // nothing is borrowed or lent
   LONGSPAN_TRY(keys.loans, communicator_.loans_on(request, queues_.stream(queue), x.deadline));
   return keys;
 }

@@ -80,7 +80,7 @@ Pulling pulling_of(const Schedule& schedule) {
 }
 
 Status choose_pulls(Setting& setting, const Device& device, Selection& forward) {
-  if (setting.forward != "all_gather" || setting.topology.ranks() == 1) return {};
+  if (setting.forward != "all_gather") return {};
   if (forward.provider == nullptr) return {};
   LONGSPAN_TRY(const std::optional<Decline> decline,
                pull_decline(setting, *forward.provider, device));

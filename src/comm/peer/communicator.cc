@@ -24,18 +24,22 @@ Result<std::shared_ptr<PeerCommunicator>> PeerCommunicator::make(std::shared_ptr
                                                                  int ordinal) {
   const cuda::DeviceScope scope(ordinal);
   LONGSPAN_TRY(Meeting meeting, meet(*host, ordinal));
+  LONGSPAN_TRY(CounterSets counters, CounterSets::make());
   LONGSPAN_TRY(cuda::OwnedStream rescue, cuda::OwnedStream::make());
   LONGSPAN_TRY(cuda::Event rescued, cuda::Event::make());
-  return std::shared_ptr<PeerCommunicator>(new PeerCommunicator(
-      std::move(host), ordinal, std::move(meeting), std::move(rescue), std::move(rescued)));
+  return std::shared_ptr<PeerCommunicator>(
+      new PeerCommunicator(std::move(host), ordinal, std::move(meeting), std::move(counters),
+                           std::move(rescue), std::move(rescued)));
 }
 
 PeerCommunicator::PeerCommunicator(std::shared_ptr<Communicator> host, int ordinal, Meeting meeting,
-                                   cuda::OwnedStream rescue, cuda::Event rescued)
+                                   CounterSets counters, cuda::OwnedStream rescue,
+                                   cuda::Event rescued)
     : host_(std::move(host)),
       ordinal_(ordinal),
       meeting_(std::move(meeting)),
       mailbox_(*meeting_.region, host_->rank()),
+      counters_(std::move(counters)),
       ones_(cuda::filled_host_memory(1, Flags::words(host_->size()) * sizeof(uint32_t))),
       rescue_(std::move(rescue)),
       rescued_(std::move(rescued)) {
@@ -76,6 +80,7 @@ Result<size_t> PeerCommunicator::take_flight() {
       Flight& flight = *flights_[index];
       if (!flight.idle()) continue;
       watch_->remove(flight);
+      if (!flight.captured) counters_.give_back(flight.counters);  // else its graph's for good
       flight.clear();
       return index;
     }
@@ -129,13 +134,18 @@ Stream PeerCommunicator::lane_of(Stream stream, bool captured) const {
   return captured && meeting_.shares_device ? stream : meeting_.lane.get();
 }
 
-Status PeerCommunicator::post_receives(Flight& flight, Stream stream) {
+Status PeerCommunicator::offer_room(const Flight& flight, Stream stream) {
   for (const Flight::Receive& receive : flight.receives) {
     words_.write(meeting_.flags.room(receive.transfer.peer, rank(), receive.slot), 1);
   }
-  LONGSPAN_CHECK_OK(words_.enqueue(stream));
+  return words_.enqueue(stream);
+}
+
+Status PeerCommunicator::post_receives(Flight& flight, Stream stream) {
   // NOTE: posted once the write is queued. A wait is only ever queued behind what ends it, so ranks
-  // that share a hardware queue cannot block each other.
+  // that share a hardware queue cannot block each other. Launches that lend have devices of their
+  // own.
+  if (!flight.of_loans || !launches_lend()) LONGSPAN_CHECK_OK(offer_room(flight, stream));
   for (const Flight::Receive& receive : flight.receives) {
     mailbox_.post(receive.transfer.peer, receive.slot,
                   {.tag = receive.transfer.tag,

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/peer/counters.h"
 #include "comm/peer/flags.h"
 #include "comm/peer/flight.h"
 #include "comm/peer/mailbox.h"
@@ -53,8 +54,8 @@ class PeerCommunicator final : public Communicator {
   Status wait_on(Request request, Stream stream, std::chrono::milliseconds deadline) override;
   bool lends() const override { return true; }
   Status lendable(const void* data) override;
-  Result<std::span<const Loan>> loans_on(Request request, Stream stream,
-                                         std::chrono::milliseconds deadline) override;
+  Result<Loans> loans_on(Request request, Stream stream,
+                         std::chrono::milliseconds deadline) override;
   Status health() const override { return watch_->health(); }
 
   Result<std::shared_ptr<Communicator>> split(int color, int key) override;
@@ -62,12 +63,16 @@ class PeerCommunicator final : public Communicator {
 
  private:
   PeerCommunicator(std::shared_ptr<Communicator> host, int ordinal, Meeting meeting,
-                   cuda::OwnedStream rescue, cuda::Event rescued);
+                   CounterSets counters, cuda::OwnedStream rescue, cuda::Event rescued);
 
   Result<size_t> take_flight();
   /// Where the copies of transfers on `stream` are queued.
   Stream lane_of(Stream stream, bool captured) const;
+  /// Whether what is lent can wait for the launch that follows.
+  bool launches_lend() const { return !meeting_.shares_bus_address; }
   Status post_receives(Flight& flight, Stream stream);
+  /// Tells senders and borrowers, once the stream is here, that memory is free or data ready.
+  Status offer_room(const Flight& flight, Stream stream);
   /// Queues the copies of all open sends whose receivers have offered memory.
   Status progress();
   /// invalid_argument where the two sides differ.
@@ -105,6 +110,7 @@ class PeerCommunicator final : public Communicator {
   const Flight* last_ = nullptr;  // that was waited for, and where
   Stream last_stream_;
   std::vector<cuda::Memory> allocations_;
+  CounterSets counters_;
   std::shared_ptr<void> ones_;  // bytes of 1 for every flag; null where memory could not be had
   cuda::OwnedStream rescue_;    // of the watch's thread
   cuda::Event rescued_;

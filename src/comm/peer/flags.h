@@ -4,6 +4,9 @@
 //   receiver's stream   memory free, room = 1                           wait arrived, arrived = 0
 //   sender's lane                     wait room, room = 0, copy, arrived = 1
 //
+// Of a loan, a launch of the lender's on a device of its own does what stands for its stream, and a
+// launch of the borrower's what stands for the lane.
+//
 // `room` lies in the sender's memory and `arrived` in the receiver's, so that devices wait for
 // words of their own. A slot carries its next message only after its receiver saw `arrived`:
 // constants suffice, and a replayed graph needs no reset.

@@ -38,8 +38,11 @@ void Flight::clear() {
   sends.clear();
   receives.clear();
   loans.clear();
+  lent.clear();
+  counters = nullptr;
   copies = 0;
   of_loans = false;
+  lent_by_launch = false;
 }
 
 }  // namespace longspan::comm

@@ -41,12 +41,16 @@ class Flight final : public Watched {
   cuda::Event after;   // where it has waited
   std::vector<Send> sends;
   std::vector<Receive> receives;
-  std::vector<Loan> loans;  // what loans_on returned
-  size_t copies = 0;        // sends that are queued
-  bool open = false;        // between start_on and wait_on
+  // What loans_on returned.
+  std::vector<Loan> loans;
+  std::vector<Lent> lent;
+  uint32_t* counters = nullptr;
+  size_t copies = 0;  // sends that are queued
+  bool open = false;  // between start_on and wait_on
   bool captured = false;
-  bool of_loans = false;  // sends are borrowed and receives are lent
-  Stream lane;            // of its copies
+  bool of_loans = false;        // sends are borrowed and receives are lent
+  bool lent_by_launch = false;  // a launch does with the words of receives what streams would
+  Stream lane;                  // of its copies
 
  private:
   Flight(cuda::Event e, cuda::Event c, cuda::Event a)

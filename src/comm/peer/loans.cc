@@ -22,8 +22,8 @@ Status PeerCommunicator::borrow(Flight& flight, Flight::Send& send, const Mailbo
   return {};
 }
 
-Result<std::span<const Loan>> PeerCommunicator::loans_on(Request request, Stream stream,
-                                                         std::chrono::milliseconds deadline) {
+Result<Loans> PeerCommunicator::loans_on(Request request, Stream stream,
+                                         std::chrono::milliseconds deadline) {
   LONGSPAN_TRY(Flight* const flight, open_flight(request));
   const cuda::DeviceScope scope(ordinal_);
   const Status heard = hear_from_peers(*flight, Heard::kLenders, deadline);
@@ -34,10 +34,19 @@ Result<std::span<const Loan>> PeerCommunicator::loans_on(Request request, Stream
   flight->loans.clear();
   for (const Flight::Send& send : flight->sends) {
     flight->loans.push_back(send.loan);
-    if (meeting_.shares_bus_address) words_.wait(send.loan.ready);
+    if (!launches_lend()) words_.wait(send.loan.ready);
   }
   LONGSPAN_CHECK_OK(words_.enqueue(stream));
-  return std::span<const Loan>(flight->loans);
+  flight->lent_by_launch = launches_lend();
+  flight->lent.clear();
+  for (const Flight::Receive& receive : flight->receives) {
+    if (!flight->lent_by_launch) break;
+    const int borrower = receive.transfer.peer;
+    flight->lent.push_back({.ready = meeting_.flags.room(borrower, rank(), receive.slot),
+                            .done = meeting_.flags.arrived(borrower, rank(), receive.slot)});
+  }
+  if (flight->counters == nullptr) flight->counters = counters_.take();
+  return Loans{.borrowed = flight->loans, .lent = flight->lent, .counters = flight->counters};
 }
 
 void PeerCommunicator::confirm_loans(const Flight& flight) {

@@ -79,6 +79,7 @@ Status PeerCommunicator::hear_from_peers(Flight& flight, Heard heard,
 
 Status PeerCommunicator::queue_waits(Flight& flight, Stream stream) {
   if (!flight.of_loans && !flight.sends.empty()) LONGSPAN_CHECK_OK(flight.copied.hold(stream));
+  if (flight.lent_by_launch) return {};
   for (const Flight::Receive& receive : flight.receives) {
     uint32_t* const arrived = meeting_.flags.arrived(receive.transfer.peer, rank(), receive.slot);
     words_.wait(arrived);
@@ -101,6 +102,8 @@ Status PeerCommunicator::wait_on(Request request, Stream stream,
   const cuda::DeviceScope scope(ordinal_);
   Flight& flight = *open;
   confirm_loans(flight);
+  const bool nobody_lent = flight.of_loans && launches_lend() && !flight.lent_by_launch;
+  if (nobody_lent) LONGSPAN_CHECK_OK(offer_room(flight, stream));
   const Status heard = hear_from_peers(flight, Heard::kAll, deadline);
   if (!heard.ok()) {
     watch_->fail(heard.error());

@@ -1,6 +1,7 @@
 // A prepared hopper problem: blocks of queries on the device, launches of one kernel.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -15,11 +16,11 @@
 namespace longspan::hopper {
 
 /// Words that launches count in.
-inline constexpr size_t kCounters = 2 + kMostPieces;
+inline constexpr size_t kCounters = 4 + kMostPieces;
+static_assert(kCounters <= kLoanCounters);
 
 /// Bytes from the start of the workspace: counters, and rows of Q, K and V where TMA cannot read
-/// the caller's. Counters: of blocks drawn; of launches that pull, of blocks of threads that have
-/// read all, and of the units of each piece that have arrived.
+/// the caller's. Counters: of blocks drawn, and those of launches that pull (see PullParameters).
 struct Scratch {
   size_t counter = 0, q = 0, k = 0, v = 0;
   size_t end = 0;
@@ -40,7 +41,8 @@ struct StagedPulls final : public StagedWork {
   int lenders = 0;
   int32_t unit_count = 0;
   int32_t piece_log2 = 0;
-  cuda::Memory units, units_of_piece, turns, places;
+  std::array<uint32_t, kMostPieces> units_of_piece = {};
+  cuda::Memory units, starts, places;
 };
 
 class HopperPlan final : public Plan {
@@ -61,9 +63,9 @@ class HopperPlan final : public Plan {
  private:
   Result<Parameters> parameters_of(const StagedWork& staged, const ForwardTiles& tiles,
                                    std::byte* workspace) const;
-  /// Tiles, kernel and blocks.
-  Status stage_blocks(std::span<const PlacedTile> tiles, const Kernel& kernel,
-                      StagedWork& staged) const;
+  /// Tiles, kernel and blocks; the work that they are of.
+  Result<Work> stage_blocks(std::span<const PlacedTile> tiles, const Kernel& kernel,
+                            StagedWork& staged) const;
   Status map_inputs(const StagedWork& staged, const ForwardTiles& tiles, std::byte* workspace,
                     Parameters& p) const;
   Status map_results(const StagedWork& staged, const ForwardTiles& tiles, Parameters& p) const;

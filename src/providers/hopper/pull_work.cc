@@ -134,6 +134,16 @@ class Maker {
 
 }  // namespace
 
+Start start_of(const PullWork& work, const Block& block, const Range& seen) {
+  if (seen.first == seen.last) return {};
+  const Turn& turn = work.turns[static_cast<size_t>(block.tile)];
+  const bool sees_own = seen.first <= turn.start && turn.start < seen.last;
+  const auto first = sees_own ? turn.start : static_cast<int32_t>(seen.first);
+  return {.block = first,
+          .row = work.places[static_cast<size_t>(turn.place + first)],
+          .place = turn.place};
+}
+
 PullWork make_pull_work(std::span<const PlacedTile> tiles, std::span<const Pull> pulls,
                         const PullShape& shape) {
   return Maker(tiles, pulls, shape).run();

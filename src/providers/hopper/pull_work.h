@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "longspan/provider.h"
+#include "providers/hopper/work.h"
 
 namespace longspan::hopper {
 
@@ -26,6 +27,14 @@ struct Turn {
   int32_t start = 0;
   int32_t place = 0;
   bool operator==(const Turn&) const = default;
+};
+
+/// With which key block a block of queries begins its tile's turn.
+struct alignas(16) Start {
+  int32_t block = 0;
+  int32_t row = -1;    // of own K and V where that block lies, or negative
+  int32_t place = -1;  // as in Turn; negative where it sees no keys
+  bool operator==(const Start&) const = default;
 };
 
 /// Gathered rows are awaited in pieces of 2^piece_log2, kMostPieces at most.
@@ -50,5 +59,8 @@ struct PullShape {
 /// Own rows are moved only where a key block holds others beside them.
 PullWork make_pull_work(std::span<const PlacedTile> tiles, std::span<const Pull> pulls,
                         const PullShape& shape);
+
+/// Of a block that sees these key blocks.
+Start start_of(const PullWork& work, const Block& block, const Range& seen);
 
 }  // namespace longspan::hopper

@@ -45,22 +45,23 @@ Result<std::shared_ptr<const Staged>> HopperPlan::stage(std::span<const PlacedTi
   LONGSPAN_CHECK_OK(sm90::inside(problem_, tiles, "hopper"));
   const Shape shape = choose_shape(problem_, tiles, multiprocessors_);
   auto staged = std::make_shared<StagedWork>();
-  LONGSPAN_CHECK_OK(
-      stage_blocks(tiles, kernel_of(shape, problem_.dtype, problem_.features), *staged));
+  LONGSPAN_TRY([[maybe_unused]] const Work work,
+               stage_blocks(tiles, kernel_of(shape, problem_.dtype, problem_.features), *staged));
   return std::shared_ptr<const Staged>(std::move(staged));
 }
 
-Status HopperPlan::stage_blocks(std::span<const PlacedTile> tiles, const Kernel& kernel,
-                                StagedWork& staged) const {
+Result<Work> HopperPlan::stage_blocks(std::span<const PlacedTile> tiles, const Kernel& kernel,
+                                      StagedWork& staged) const {
   staged.tiles.assign(tiles.begin(), tiles.end());
   staged.kernel = &kernel;
-  const Work work = make_work(tiles, problem_.features.whole, kernel.rows, kernel.keys);
+  Work work = make_work(tiles, problem_.features.whole, kernel.rows, kernel.keys);
   staged.waves = work.waves;
   LONGSPAN_TRY(staged.blocks, table(work.blocks));
   if (has_terms(problem_.features)) {
     LONGSPAN_TRY(staged.tokens, table(work.tokens));
   }
-  return load(kernel);
+  LONGSPAN_CHECK_OK(load(kernel));
+  return work;
 }
 
 Result<std::shared_ptr<const Staged>> HopperPlan::stage_pulled(std::span<const PlacedTile> tiles,
@@ -70,7 +71,7 @@ Result<std::shared_ptr<const Staged>> HopperPlan::stage_pulled(std::span<const P
   LONGSPAN_CHECK_OK(preparable(pull_refusal(problem_)));
   auto staged = std::make_shared<StagedPulls>();
   const Kernel& kernel = pulling_kernel_of(pulling_shape(problem_), problem_.dtype);
-  LONGSPAN_CHECK_OK(stage_blocks(tiles, kernel, *staged));
+  LONGSPAN_TRY(const Work blocks, stage_blocks(tiles, kernel, *staged));
   for (const Pull& pull : pulls) staged->lenders = std::max(staged->lenders, pull.lender + 1);
   const PullWork work = make_pull_work(tiles, pulls,
                                        {.keys = kernel.keys,
@@ -78,11 +79,15 @@ Result<std::shared_ptr<const Staged>> HopperPlan::stage_pulled(std::span<const P
                                         .row_bytes_k = problem_.heads_kv * problem_.dim_qk * 2,
                                         .row_bytes_v = problem_.heads_kv * problem_.dim_v * 2,
                                         .lenders = staged->lenders});
+  std::vector<Start> starts;
+  for (const Block& block : blocks.blocks) {
+    starts.push_back(start_of(work, block, key_blocks_seen(block, kernel.rows, kernel.keys)));
+  }
   staged->unit_count = static_cast<int32_t>(work.units.size());
   staged->piece_log2 = work.piece_log2;
   LONGSPAN_TRY(staged->units, table(work.units));
-  LONGSPAN_TRY(staged->units_of_piece, table(work.arrived));
-  LONGSPAN_TRY(staged->turns, table(work.turns));
+  std::copy(work.arrived.begin(), work.arrived.end(), staged->units_of_piece.begin());
+  LONGSPAN_TRY(staged->starts, table(starts));
   LONGSPAN_TRY(staged->places, table(work.places));
   return std::shared_ptr<const Staged>(std::move(staged));
 }

@@ -76,10 +76,15 @@ void append(const TileTable& table, const TileWave& tiles, bool whole, int64_t r
 
 int32_t edge(int64_t value) { return static_cast<int32_t>(std::clamp(value, -kFar, kFar)); }
 
-int64_t key_blocks(const Block& block, int64_t rows, int64_t keys) {
+Range key_blocks_seen(const Block& block, int64_t rows, int64_t keys) {
   const Range seen = seen_keys(block, rows);
-  if (seen.first == seen.last) return 1;
-  return (seen.last - 1) / keys - seen.first / keys + 1;
+  if (seen.first == seen.last) return {};
+  return {seen.first / keys, (seen.last - 1) / keys + 1};
+}
+
+int64_t key_blocks(const Block& block, int64_t rows, int64_t keys) {
+  const Range seen = key_blocks_seen(block, rows, keys);
+  return std::max<int64_t>(seen.last - seen.first, 1);
 }
 
 Work make_work(std::span<const PlacedTile> tiles, bool whole, int64_t rows, int64_t keys) {

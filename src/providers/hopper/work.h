@@ -48,7 +48,10 @@ struct Work {
   std::vector<Tokens> tokens;  // of the tiles
 };
 
-/// Key blocks of `keys` keys that a block of `rows` queries reads, one at least.
+/// Key blocks of `keys` keys that a block of `rows` queries sees.
+Range key_blocks_seen(const Block& block, int64_t rows, int64_t keys);
+
+/// How many it reads, one at least.
 int64_t key_blocks(const Block& block, int64_t rows, int64_t keys);
 
 /// Blocks of `rows` queries, to be computed against blocks of `keys` keys. Tiles that share query

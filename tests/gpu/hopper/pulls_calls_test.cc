@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -59,7 +60,8 @@ class PulledCall {
         plan_(must(kHopper.prepare(c.problem, lane_device(1)))),
         staged_(must(plan_->stage_pulled(c.tiles, pulls()))),
         workspace_(must(GuardedMemory::poisoned(plan_->workspace_bytes()))),
-        words_(must(cuda::Memory::make(kWords * sizeof(uint32_t)))) {
+        words_(must(cuda::Memory::make((kWords + kLoanCounters) * sizeof(uint32_t)))) {
+    expect_ok(cuda::fill(words_.data(), 0, words_.size()));
     expect_ok(tensors_.move(call_));
     lend();
     gather();
@@ -79,13 +81,15 @@ class PulledCall {
     results_.lse.fill(NAN);
     expect_ok(tensors_.upload());
     poison_gathered();
-    expect_ok(cuda::fill(words_.data(), 0, words_.size()));
+    expect_ok(cuda::fill(words_.data(), 0, kWords * sizeof(uint32_t)));
     expect_ok(plan_->forward(call_, {workspace_.data(), plan_->workspace_bytes()}));
     for (const size_t loan : order) {
       std::this_thread::sleep_for(pause);
-      cuda::WordOperations set;
-      set.write(loans_[loan].ready, 1);
-      expect_ok(set.enqueue(other_.get()));
+      set(loans_[loan].ready);
+    }
+    for (const Lent& lent : lent_) {
+      std::this_thread::sleep_for(pause);
+      set(lent.done);
     }
     expect_ok(cuda::synchronize(stream_.get()));
     expect_words();
@@ -96,6 +100,7 @@ class PulledCall {
     return values;
   }
 
+  void take_counters() { keys_.loans.counters = nullptr; }
   const Carry& results() const { return results_; }
   Status forward(const PulledKeys* keys) {
     ForwardTiles call = call_;
@@ -105,7 +110,7 @@ class PulledCall {
   const PulledKeys& keys() const { return keys_; }
 
  private:
-  static constexpr size_t kLoans = 4, kWords = 2 * kLoans;
+  static constexpr size_t kLoans = 4, kLent = 2, kWords = 2 * kLoans + 2 * kLent;
 
   uint32_t* word(size_t index) const { return static_cast<uint32_t*>(words_.data()) + index; }
 
@@ -124,9 +129,18 @@ class PulledCall {
             {.data = rows_of(view, first, kRows).data, .ready = word(i), .done = word(kLoans + i)});
       }
     }
+    for (size_t i = 0; i < kLent; ++i) {
+      lent_.push_back({.ready = word(2 * kLoans + i), .done = word(2 * kLoans + kLent + i)});
+    }
     keys_ = {.k = rows_of(call_.k, kFirst, kSecond),
              .v = rows_of(call_.v, kFirst, kSecond),
-             .loans = loans_};
+             .loans = {.borrowed = loans_, .lent = lent_, .counters = word(kWords)}};
+  }
+
+  void set(uint32_t* word) {
+    cuda::WordOperations operations;
+    operations.write(word, 1);
+    expect_ok(operations.enqueue(other_.get()));
   }
 
   void gather() {
@@ -144,11 +158,13 @@ class PulledCall {
     }
   }
 
-  /// Lenders have been told, and may lend again. No canary of the gathered rows changed.
+  /// Lenders and borrowers have been told, both may lend again, and counters count from 0. No
+  /// canary of the gathered rows changed.
   void expect_words() {
-    std::vector<uint32_t> words(kWords);
+    std::vector<uint32_t> words(kWords + kLoanCounters), expected(words.size());
     expect_ok(cuda::copy(words.data(), words_.data(), words_.size()));
-    EXPECT_THAT(words, ::testing::ElementsAre(0, 0, 0, 0, 1, 1, 1, 1));
+    std::fill_n(expected.begin() + kLoans, kLoans + kLent, 1);
+    EXPECT_EQ(words, expected);
     for (const GuardedMemory& memory : gathered_) EXPECT_TRUE(memory.read().ok());
   }
 
@@ -160,6 +176,7 @@ class PulledCall {
   DeviceTensors tensors_;
   std::vector<GuardedMemory> gathered_;
   std::vector<Loan> loans_;
+  std::vector<Lent> lent_;
   PulledKeys keys_;
   std::shared_ptr<const Plan> plan_;
   std::shared_ptr<const Staged> staged_;
@@ -191,6 +208,8 @@ TEST_P(HopperPulls, AreRightInAnyOrderOfArrival) {
     for (int i = 0; i < 30; ++i) {
       ASSERT_TRUE(same_bits(call.run({0, 1, 2, 3}, 0ms), first)) << "repeat " << i;
     }
+    call.take_counters();
+    EXPECT_TRUE(same_bits(call.run({0, 1, 2, 3}, 0ms), first)) << "counters in the workspace";
   }
 }
 
@@ -199,7 +218,7 @@ TEST(HopperPulls, ErrorsNameWhatIsMissing) {
   PulledCall call(c, make_inputs(c, 1));
   EXPECT_THAT(call.forward(nullptr).error().message, HasSubstr("no loans to pull from"));
   PulledKeys keys = call.keys();
-  keys.loans = keys.loans.first(2);
+  keys.loans.borrowed = keys.loans.borrowed.first(2);
   EXPECT_THAT(call.forward(&keys).error().message, HasSubstr("2 loans for K and V of 2 lenders"));
   keys = call.keys();
   keys.k.stride_seq += 8;

@@ -67,6 +67,17 @@ TEST(HopperPullWork, OwnBlocksComeFirstAndStay) {
   }
 }
 
+TEST(HopperPullWork, BlocksStartWhereTheirTileDoesIfTheySeeIt) {
+  const std::vector<Pull> pulls = {pull(kOwnRows, 0, 0, 256), pull(0, 0, 256, 512),
+                                   pull(kOwnRows, 256, 768, 256)};
+  const PullWork work = make_pull_work(std::vector{placed(0, 256), placed(0, 1024)}, pulls, kShape);
+  const Block block{.tile = 1};
+  EXPECT_EQ(start_of(work, block, {0, 8}), (Start{.block = 6, .row = 256, .place = 2}));
+  EXPECT_EQ(start_of(work, block, {1, 6}), (Start{.block = 1, .row = 128, .place = 2}));
+  EXPECT_EQ(start_of(work, block, {3, 5}), (Start{.block = 3, .row = -1, .place = 2}));
+  EXPECT_EQ(start_of(work, block, {}), Start{}) << "sees no keys";
+}
+
 TEST(HopperPullWork, BlocksOfTwoOwnersAreGathered) {
   // The border at row 100 lies inside the first block, that at 300 inside the third.
   const std::vector<Pull> pulls = {pull(0, 7, 0, 100), pull(kOwnRows, 3, 100, 200),

@@ -67,6 +67,22 @@ TEST(PullsChoice, SaysWhyNot) {
   expect(kProblem, 2, "striped", "results would not be whole (striped partition");
 }
 
+TEST(PullsChoice, TheAutomaticChoicePricesThem) {
+  Options options;
+  options.forward.routing = {RoutingMode::kRequire, "hopper"};
+  options.partition = "zigzag";
+  options.head_slices = 1;
+  constexpr const char* kLong = "dtype=bf16 heads=32/8 dim=128 lengths=16384 mask=causal";
+  const Choice choice = chosen(kLong, 2, options);
+  EXPECT_EQ(choice.setting.forward, "all_gather");
+  EXPECT_TRUE(choice.setting.pulls);
+  EXPECT_THAT(reason(choice), HasSubstr("least modelled time"));
+  options.pull = false;
+  const Choice exchanged = chosen(kLong, 2, options);
+  EXPECT_EQ(exchanged.setting.forward, "all_to_all");
+  EXPECT_FALSE(exchanged.setting.pulls);
+}
+
 TEST(PullsChoice, OthersOfferNoPulls) {
   Options options = by_hopper();
   options.forward.routing = {RoutingMode::kRequire, "cuda/reference"};

@@ -43,6 +43,7 @@ struct Config {
   /// Bytes on their way from other ranks, in shared memory that is left over; where nothing is, in
   /// registers.
   static constexpr int kPullUnits = 4, kPullBytes = pull_unit_bytes(kStagesBytes / 1024);
+  static constexpr int kPullers = kPullBytes > 0 ? 1 : 2;  // threads, or else warps
   static constexpr int kSharedBytes = kStagesBytes + 1024 + (PULLS ? kPullUnits * kPullBytes : 0);
   // NOTE: ptxas gives each branch its own limit: watch spills and C7512, C7515 when these change.
   static constexpr int kConsumerRegisters = kGroups == 2 ? 232 : 160;

@@ -66,7 +66,8 @@ class Consumer {
     const int first = tile.first;
     if (first < 0) return false;
     block_ = first_block<C>(sm_, tile_);
-    left_ = tile.block_max - tile.block_min;
+    last_block_ = tile.block_max;
+    left_ = last_block_ - tile.block_min;
     unmasked_ = unmasked_blocks<kKeys>(tile, first + group_ * 64);
     return true;
   }
@@ -102,7 +103,7 @@ class Consumer {
       softmax_.begin();
     } else {
       --left_;
-      block_ = next_block<C>(sm_, tile_, block_);
+      next_block();
     }
     wait_k();
     if (C::kPingPong) named_barrier_sync(kTurn + group_, 256);
@@ -156,6 +157,14 @@ class Consumer {
     release_v(0);
   }
 
+  // NOTE: every step begins with it, so as a rule it reads no shared memory.
+  __device__ __forceinline__ void next_block() {
+    if (C::kPulls && rarely(block_ == last_block_)) {
+      block_ = this_tile().block_min;
+    } else {
+      ++block_;
+    }
+  }
   __device__ __forceinline__ void wait_k() const {
     mbarrier_wait(opaque(sm_.k_full) + (step_ & 1) * 8, step_ >> 1 & 1);
   }
@@ -252,6 +261,7 @@ class Consumer {
   Softmax<C> softmax_;
   int tile_ = 0, step_ = 0, fresh_ = 0;  // step: S blocks issued; fresh: P is a tile's first
   int block_, left_;                     // the block of S; blocks left after it
+  int last_block_;                       // in the order of keys, of the tile
   Unmasked unmasked_;                    // blocks that hide nothing from this warpgroup
 };
 

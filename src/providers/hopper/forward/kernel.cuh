@@ -93,12 +93,15 @@ __device__ __forceinline__ void attend_pulling(const PullParameters& p) {
   if (warpgroup == C::kGroups) {
     give_registers<C::kProducerRegisters>();
     produce<C>(p, sm, t);
+    const bool speaks = blockIdx.x == 0 && t == 96;
+    if (speaks) admit_borrowers(p);
     if constexpr (C::kPullBytes > 0) {
       if (t == 96) Puller<C>(p, pull).run();
     } else {
       static_assert(C::kDirect, "no warp is spare that could store results");
-      if (t / 32 == 1 || t / 32 == 3) pull_by_warps(p, t / 64, t & 31);
+      if (t / 32 == 1 || t / 32 == 3) pull_by_warps<C>(p, t / 64, t & 31);
     }
+    if (speaks) await_borrowers(p);
   } else {
     take_registers<C::kConsumerRegisters>();
     Consumer<C>(p, sm, warpgroup).run();

@@ -14,12 +14,17 @@ template <class C>
 class KeysInPlace {
  public:
   __device__ __forceinline__ KeysInPlace(const Parameters& p, const Shared&) : p_(p) {}
-  __device__ __forceinline__ void begin(int, const Unit&) {}
-  /// The n-th block of a tile, n from its first one on.
-  __device__ __forceinline__ int turn(int, int n) const { return n; }
-  /// The row of own K and V where the n-th block lies, or kInTile; returns once it is there. Blocks
-  /// of a tile are asked for in order.
+  /// A tile of this unit comes next; it has been announced as `number`.
+  __device__ __forceinline__ void expect(const Unit&) {}
+  __device__ __forceinline__ void begin(int) {}
+  /// The block that a tile of blocks [first, last] begins with, and the one that follows.
+  __device__ __forceinline__ int first(int first) const { return first; }
+  __device__ __forceinline__ int next(int, int block, int) { return block + 1; }
+  /// The row of own K and V where the block lies, or kInTile; returns once it is there. Blocks of a
+  /// tile are asked for in turn.
   __device__ __forceinline__ int find(int, int) { return kInTile; }
+  /// No more tiles.
+  __device__ __forceinline__ void end() const {}
   __device__ __forceinline__ const Mapped& k(int) const { return p_.k; }
   __device__ __forceinline__ const Mapped& v(int) const { return p_.v; }
 
@@ -28,53 +33,45 @@ class KeysInPlace {
 };
 
 /// In turn from the first own ones on, in own K and V or among the gathered rows.
-// NOTE: what belongs to the tile stays in shared memory; this thread has few registers.
+// NOTE: the time from one block to the next counts: its own row is loaded a block ahead. This
+// thread has few registers, so that what belongs to the tile stays in shared memory.
 template <class C>
 class PulledKeys {
  public:
   __device__ __forceinline__ PulledKeys(const Parameters& p, const Shared& sm)
       : p_(static_cast<const PullParameters&>(p)), sm_(sm), arrivals_(p_) {}
 
-  __device__ __forceinline__ void begin(int number, const Unit& unit) {
-    volatile Tile& tile = sm_.tiles[number & 1];
-    const int first = tile.block_min, start = p_.turns[unit.block.tile].start;
-    sm_.first_blocks[number & 1] = start > first && start <= tile.block_max ? start : first;
-    place_ = p_.turns[unit.block.tile].place;
-    if (tile.keys > 0) next_ = own_row(number, first);
+  __device__ __forceinline__ void expect(const Unit& unit) { start_ = p_.starts[unit.index]; }
+  __device__ __forceinline__ void begin(int number) {
+    sm_.first_blocks[number & 1] = start_.block;
+    own_row_ = start_.row;
   }
-
-  __device__ __forceinline__ int turn(int number, int n) const {
-    volatile Tile& tile = sm_.tiles[number & 1];
-    const int first = tile.block_min, last = tile.block_max;
-    const int block = sm_.first_blocks[number & 1] + n - first;
-    return block > last ? block - last + first - 1 : block;
+  __device__ __forceinline__ int first(int) const { return start_.block; }
+  __device__ __forceinline__ int next(int number, int block, int last) {
+    int following = block + 1;
+    if (block == last) following = sm_.tiles[number & 1].block_min;
+    if (start_.place >= 0) own_row_ = __ldg(p_.places + start_.place + following);
+    return following;
   }
-
-  __device__ __forceinline__ int find(int number, int n) {
+  __device__ __forceinline__ int find(int number, int block) {
+    if (own_row_ >= 0) return own_row_;
+    if (start_.place < 0) return kInTile;
     volatile Tile& tile = sm_.tiles[number & 1];
-    const int keys = tile.keys;
-    if (keys == 0) return kInTile;
-    const int row = next_;
-    if (n < tile.block_max) next_ = own_row(number, n + 1);
-    if (row >= 0) return row;
-    const int first = turn(number, n) * C::kKeys, k_row = tile.k_row;
-    arrivals_.wait(k_row + first, k_row + min(first + C::kKeys, keys));
+    const int first = block * C::kKeys, k_row = tile.k_row;
+    arrivals_.wait(k_row + first, k_row + min(first + C::kKeys, tile.keys));
     return kInTile;
   }
+  __device__ __forceinline__ void end() const { leave<C>(p_); }
 
   __device__ __forceinline__ const Mapped& k(int own) const { return own < 0 ? p_.k : p_.own_k; }
   __device__ __forceinline__ const Mapped& v(int own) const { return own < 0 ? p_.v : p_.own_v; }
 
  private:
-  __device__ __forceinline__ int own_row(int number, int n) const {
-    return __ldg(p_.places + place_ + turn(number, n));
-  }
-
   const PullParameters& p_;
   const Shared& sm_;
   Arrivals arrivals_;
-  int place_ = 0;
-  int next_ = 0;  // own row of the block that will be asked for
+  Start start_;            // of the tile
+  int own_row_ = kInTile;  // of the block that will be asked for
 };
 
 }  // namespace longspan::hopper

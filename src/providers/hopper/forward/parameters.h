@@ -62,17 +62,22 @@ struct Parameters {
 /// Of a launch that brings keys and values itself: k and v of the base are gathered rows.
 struct PullParameters : Parameters {
   Mapped own_k, own_v;
-  const Turn* turns = nullptr;      // of each tile
+  const Start* starts = nullptr;    // of each of the blocks
   const int32_t* places = nullptr;  // see Turn
   const PullUnit* pull_units = nullptr;
-  const uint32_t* units_of_piece = nullptr;
-  uint32_t* arrived = nullptr;   // units of each piece; 0 before the launch
-  uint32_t* finished = nullptr;  // blocks of threads that have read all; likewise
-  char* gathered[2] = {};        // K, V
+  // 0 before the launch, and again after it.
+  uint32_t* there = nullptr;     // a bit of each piece
+  uint32_t* arrived = nullptr;   // units of each piece that is not there
+  uint32_t* finished = nullptr;  // pullers that have read all
+  uint32_t* through = nullptr;   // pullers and producers that need `there` no more
+  uint32_t units_of_piece[kMostPieces] = {};
+  char* gathered[2] = {};  // K, V
   int32_t pull_count = 0;
   int32_t piece_log2 = 0;
   int32_t loan_count = 0;
+  int32_t lent_count = 0;
   Loan loans[2 * kMostLenders + 2] = {};  // behind the last one own K and V, without words
+  Lent lent[2 * kMostLenders] = {};
 };
 
 static_assert(sizeof(PullParameters) <= 4096, "more than a kernel is passed");

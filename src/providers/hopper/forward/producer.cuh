@@ -21,9 +21,10 @@ class Producer {
     int tile = 0;
     for (int unit = blockIdx.x; unit < p_.units; ++tile) {
       const Unit next = unit_of(p_, unit);
+      keys_.expect(next);
       mbarrier_wait(sm_.q_empty + buffer_of<C>(tile) * 8, phase_of<C>(tile) ^ 1);
       announce<C::kRows, C::kKeys>(p_, sm_.tiles[tile & 1], next);
-      keys_.begin(tile, next);
+      keys_.begin(tile);
       load_q(sm_.tiles[tile & 1], tile);
       unit = load_keys(tile);
     }
@@ -33,6 +34,7 @@ class Producer {
     load_v(step_ - 1);
     next_tail({-1, 0});
     mbarrier_arrive(sm_.tail_full);
+    keys_.end();
   }
 
  private:
@@ -52,12 +54,12 @@ class Producer {
   // NOTE: it is drawn late, so that a block does not commit itself a whole tile ahead.
   __device__ __forceinline__ int load_keys(int number) {
     volatile Tile& tile = sm_.tiles[number & 1];
-    const int last = tile.block_max;
-    int unit = 0;
+    const int first = tile.block_min, last = tile.block_max;
+    int unit = 0, i = keys_.first(first);
 #pragma unroll 1
-    for (int n = tile.block_min; n <= last; ++n) {
+    for (int n = first; n <= last; ++n) {
       if (n == last) unit = gridDim.x + atomicInc(p_.counter, p_.units - 1);
-      const int i = keys_.turn(number, n), own = keys_.find(number, n);
+      const int own = keys_.find(number, i);
       const uint32_t slot = opaque(step_ & 1), bar = sm_.k_full + slot * 8;
       mbarrier_wait(bar + (sm_.k_empty - sm_.k_full), ((step_ >> 1) & 1) ^ 1);
       mbarrier_expect_bytes(bar, C::kStageBytes);
@@ -71,6 +73,7 @@ class Producer {
       v_block_ = i;
       v_tile_ = number & 1;
       v_own_ = own;
+      i = keys_.next(number, i, last);
     }
     if (C::kQBuffers == 1) load_v(step_ - 1);
     return unit;

@@ -1,5 +1,5 @@
 // A spare warp of every block of threads moves units of keys and values from other ranks' memory
-// through shared memory into this one's, and counts them in words that producers wait for.
+// through shared memory into this one's, and sets bits of pieces that producers wait for.
 #pragma once
 
 #include "providers/hopper/forward/parameters.h"
@@ -15,16 +15,39 @@ struct PullShared {
   uint32_t units, full;
 };
 
+/// One thread of the launch, at its start: borrowers may read what this rank lends.
+__device__ __forceinline__ void admit_borrowers(const PullParameters& p) {
+  release_to_system();
+#pragma unroll 1
+  for (int i = 0; i < p.lent_count; ++i) store_for_system(p.lent[i].ready, 1);
+}
+/// The same thread at its end: until they have.
+__device__ __forceinline__ void await_borrowers(const PullParameters& p) {
+#pragma unroll 1
+  for (int i = 0; i < p.lent_count; ++i) {
+    wait_word_of_system(p.lent[i].done);
+    store_for_system(p.lent[i].done, 0);
+  }
+}
+
+/// Of each puller and producer, once it needs the bits of pieces no more: the last one clears them.
+template <class C>
+__device__ __forceinline__ void leave(const PullParameters& p) {
+  if (last_of(gridDim.x * (C::kPullers + 1), p.through)) *p.there = 0;
+}
+
 /// What all that pull have in common: lenders whose memory may be read, and the end.
+template <class C>
 class Lenders {
  public:
   __device__ __forceinline__ explicit Lenders(const PullParameters& p) : p_(p) {}
 
-  /// The source of a unit, once it may be read.
+  /// The source of a unit, once it may be read, by bulk copies too.
   __device__ __forceinline__ const char* source(const PullUnit& unit) {
     const Loan& loan = p_.loans[unit.loan];
     if (unit.loan < p_.loan_count && !(ready_ >> unit.loan & 1)) {
-      wait_word<Scope::kSystem>(loan.ready, 1);
+      wait_word_of_system(loan.ready);
+      fence_proxy();
       ready_ |= 1u << unit.loan;
     }
     return static_cast<const char*>(loan.data) + unit.src;
@@ -32,19 +55,25 @@ class Lenders {
   __device__ __forceinline__ char* target(const PullUnit& unit) const {
     return p_.gathered[unit.loan & 1] + unit.dst;
   }
-  __device__ __forceinline__ void publish(const PullUnit& unit) const {
-    add_release(p_.arrived + unit.piece);
+  /// One of its units has arrived. With the last one the piece is there.
+  __device__ __forceinline__ void publish(int piece) const {
+    if (last_of(p_.units_of_piece[piece], p_.arrived + piece)) set_release(p_.there, 1u << piece);
   }
-  /// One of `pullers` has read all. The last one's turn: nobody reads the loans any more.
-  __device__ __forceinline__ void finish(uint32_t pullers) const {
-    if (add_and_acquire(p_.finished) + 1 != pullers) return;
-    for (int i = 0; i < p_.loan_count; ++i) {
-      store_release_system(p_.loans[i].ready, 0);  // before the lender may set it again
-      store_release_system(p_.loans[i].done, 1);
-    }
+  /// One of all pullers has read and published all of its units.
+  __device__ __forceinline__ void finish() const {
+    if (last_of(gridDim.x * C::kPullers, p_.finished)) tell_lenders();
+    leave<C>(p_);
   }
 
  private:
+  __device__ __forceinline__ void tell_lenders() const {
+#pragma unroll 1
+    for (int i = 0; i < p_.loan_count; ++i) store_for_system(p_.loans[i].ready, 0);
+    release_to_system();  // a lender that knows may set it again
+#pragma unroll 1
+    for (int i = 0; i < p_.loan_count; ++i) store_for_system(p_.loans[i].done, 1);
+  }
+
   const PullParameters& p_;
   uint32_t ready_ = 0;  // loans known to be
 };
@@ -60,24 +89,26 @@ class Puller {
   __device__ __forceinline__ void run() {
 #pragma unroll 1
     for (int n = 0; n < C::kPullUnits; ++n) load(n);
-    int n = 0;
+    int n = 0, piece = 0;  // piece: of the unit before
 #pragma unroll 1
     for (; number(n) < p_.pull_count; ++n) {
-      const PullUnit& unit = p_.pull_units[number(n)];
+      const PullUnit unit = p_.pull_units[number(n)];
       const uint32_t slot = n % C::kPullUnits;
       mbarrier_wait(sm_.full + slot * 8, n / C::kPullUnits & 1);
       bulk_store(lenders_.target(unit), sm_.units + slot * C::kPullBytes, unit.bytes);
       tma_store_commit();
       tma_store_wait_but_one();
-      if (n == 0) continue;
-      load(n - 1 + C::kPullUnits);
-      publish(n - 1);
+      if (n > 0) {
+        load(n - 1 + C::kPullUnits);
+        publish(piece);
+      }
+      piece = unit.piece;
     }
     if (n > 0) {
       tma_store_wait();
-      publish(n - 1);
+      publish(piece);
     }
-    lenders_.finish(gridDim.x);
+    lenders_.finish();
   }
 
  private:
@@ -86,28 +117,28 @@ class Puller {
 
   __device__ __forceinline__ void load(int n) {
     if (number(n) >= p_.pull_count) return;
-    const PullUnit& unit = p_.pull_units[number(n)];
+    const PullUnit unit = p_.pull_units[number(n)];
     const char* const from = lenders_.source(unit);
-    fence_proxy();
     const uint32_t slot = n % C::kPullUnits, bar = sm_.full + slot * 8;
     mbarrier_expect_bytes(bar, unit.bytes);
     bulk_load(sm_.units + slot * C::kPullBytes, from, bar, unit.bytes);
   }
 
-  __device__ __forceinline__ void publish(int n) const {
+  __device__ __forceinline__ void publish(int piece) const {
     fence_proxy();
-    lenders_.publish(p_.pull_units[number(n)]);
+    lenders_.publish(piece);
   }
 
   const PullParameters& p_;
   const PullShared& sm_;
-  Lenders lenders_;
+  Lenders<C> lenders_;
 };
 
-/// Two warps of a block of threads, through registers; `me` counts them.
+/// Warps of a block of threads, through registers; `me` counts them.
+template <class C>
 __device__ __forceinline__ void pull_by_warps(const PullParameters& p, int me, int lane) {
-  constexpr int kWarps = 2, kAtOnce = 4, kStride = 32 * 16;
-  Lenders lenders(p);
+  constexpr int kWarps = C::kPullers, kAtOnce = 4, kStride = 32 * 16;
+  Lenders<C> lenders(p);
 #pragma unroll 1
   for (int i = blockIdx.x * kWarps + me; i < p.pull_count; i += gridDim.x * kWarps) {
     const PullUnit unit = p.pull_units[i];
@@ -128,10 +159,10 @@ __device__ __forceinline__ void pull_by_warps(const PullParameters& p, int me, i
       }
     }
     __syncwarp();
-    if (lane == 0) lenders.publish(unit);
+    if (lane == 0) lenders.publish(unit.piece);
   }
   __syncwarp();
-  if (lane == 0) lenders.finish(gridDim.x * kWarps);
+  if (lane == 0) lenders.finish();
 }
 
 /// What a producer knows of the pieces of gathered rows.
@@ -144,12 +175,8 @@ class Arrivals {
     const int from = first >> p_.piece_log2, to = (last - 1) >> p_.piece_log2;
     const uint32_t needed = (~0u << from) & (~0u >> (kMostPieces - 1 - to));
     if ((needed & ~there_) == 0) return;
-#pragma unroll 1
-    for (int piece = from; piece <= to; ++piece) {
-      wait_word<Scope::kDevice>(p_.arrived + piece, p_.units_of_piece[piece]);
-    }
-    fence_proxy();  // what TMA reads comes after the words
-    there_ |= needed;
+    there_ = wait_bits(p_.there, needed);
+    fence_proxy();  // what TMA reads comes after the bits
   }
 
  private:

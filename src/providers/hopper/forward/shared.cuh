@@ -62,19 +62,11 @@ __device__ __forceinline__ void init_barriers(const Shared& sm) {
   mbarrier_init_fence();
 }
 
-/// The key block with which tile `number` begins, and the one that follows `block`.
+/// The key block with which tile `number` begins.
 template <class C>
 __device__ __forceinline__ int first_block(const Shared& sm, int number) {
   if constexpr (C::kPulls) return sm.first_blocks[number & 1];
   return sm.tiles[number & 1].block_min;
-}
-template <class C>
-__device__ __forceinline__ int next_block(const Shared& sm, int number, int block) {
-  if constexpr (C::kPulls) {
-    volatile Tile& tile = sm.tiles[number & 1];
-    return block == tile.block_max ? tile.block_min : block + 1;
-  }
-  return block + 1;
 }
 
 /// The Q buffer of a tile, and the phase of its barriers.

@@ -24,6 +24,7 @@ struct Tile {
 struct Unit {
   Block block;
   int32_t head;
+  int32_t index;  // of the block
 };
 
 __device__ __forceinline__ Unit unit_of(const Parameters& p, int unit) {
@@ -31,7 +32,7 @@ __device__ __forceinline__ Unit unit_of(const Parameters& p, int unit) {
   const int section = unit / section_units, rest = unit - section * section_units;
   const int first_head = section * p.section_heads;
   const int heads = min(p.section_heads, p.heads - first_head), index = rest / heads;
-  return {p.blocks[index], first_head + rest - index * heads};
+  return {p.blocks[index], first_head + rest - index * heads, index};
 }
 
 /// Fills in the tile of a unit, of ROWS queries and key blocks of KEYS.
