@@ -18,7 +18,8 @@ using testkit::StrategyPair;
 struct Lane {
   std::string provider;
   std::string problem;
-  double factor;  // of the error of one rank: 1.35 with partial results in 16 bits, or few numbers (dsink)
+  // Of the error of one rank: 1.35 with partial results in 16 bits, or few numbers (dsink).
+  double factor;
 };
 
 void PrintTo(const Lane& lane, std::ostream* out) { *out << lane.provider << " " << lane.problem; }
