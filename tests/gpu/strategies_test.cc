@@ -18,7 +18,8 @@ using testkit::StrategyPair;
 struct Lane {
   std::string provider;
   std::string problem;
-  double factor;  // of the error of one rank: 1.35 with partial results in 16 bits
+  // Of the error of one rank: 1.35 with partial results in 16 bits, or few numbers (dsink).
+  double factor;
 };
 
 void PrintTo(const Lane& lane, std::ostream* out) { *out << lane.provider << " " << lane.problem; }
@@ -29,6 +30,10 @@ const std::vector<Lane>& lanes() {
       {"cudnn", "dtype=bf16 heads=16/8 dim=128 lengths=1500,700 mask=causal deterministic=true",
        1.35},
       {"hopper", "dtype=bf16 heads=16/8 dim=192 lengths=900,500 mask=causal", 1.15},
+      {"hopper",
+       "dtype=bf16 heads=16/8 dim=192 lengths=700,300 mask=causal softcap=30 alibi=default "
+       "dropout=0.1 sink=learnable",
+       1.35},
   };
   return all;
 }

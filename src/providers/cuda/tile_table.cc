@@ -30,6 +30,8 @@ std::vector<size_t> wave_numbers(std::span<const PlacedTile> tiles, Written writ
   return numbers;
 }
 
+}  // namespace
+
 TableTile table_tile(const PlacedTile& t) {
   const Tile& tile = t.tile;
   return {.q_row = t.q_row,
@@ -45,8 +47,6 @@ TableTile table_tile(const PlacedTile& t) {
           .sequence = tile.sequence,
           .shift = t.shift};
 }
-
-}  // namespace
 
 Range written_rows(const PlacedTile& t, Written written) {
   return written == Written::kQueryRows ? Range{t.q_row, t.q_row + t.tile.q.size()}

@@ -33,6 +33,9 @@ enum class Written { kQueryRows, kKeyRows };
 
 Range written_rows(const PlacedTile& tile, Written written);
 
+/// A tile as it stands in a table.
+TableTile table_tile(const PlacedTile& tile);
+
 struct TileTable {
   std::vector<TableTile> tiles;  // wave after wave
   std::vector<int64_t> before;   // of each tile: written rows of its wave before it

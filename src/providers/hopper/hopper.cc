@@ -10,20 +10,27 @@
 
 namespace longspan {
 
+namespace {
+
+Offer offer(std::string_view columns, const Features& features) {
+  return {.detail = fmt::format("sm_90a kernels of {} columns{}, FP32 partial results", columns,
+                                hopper::has_terms(features) ? " with terms" : "")};
+}
+
+}  // namespace
+
 constinit const Hopper kHopper;
 
 Verdict Hopper::consider(const TileProblem& problem, const Device& device) const {
   if (auto decline = hopper::refusal(problem, device)) return *decline;
   if (problem.direction == Direction::kBackward) {
-    return Offer{.detail = fmt::format("sm_90a kernels of {} columns, FP32 partial results",
-                                       hopper::gradient_columns(problem.dim_qk, problem.dim_v))};
+    return offer(fmt::format("{}", hopper::gradient_columns(problem.dim_qk, problem.dim_v)),
+                 problem.features);
   }
   const auto most = hopper::extents(hopper::narrowest_shape(problem.dim_qk, problem.dim_v));
   const std::string columns = most.dim == most.dim_v ? fmt::format("{}", most.dim)
                                                      : fmt::format("{}/{}", most.dim, most.dim_v);
-  return Offer{.detail =
-                   fmt::format("sm_90a kernels of {} columns{}, FP32 partial results", columns,
-                               hopper::has_terms(problem.features) ? " with terms" : "")};
+  return offer(columns, problem.features);
 }
 
 Verdict Hopper::consider_pulls(const TileProblem& problem, const Device& device) const {

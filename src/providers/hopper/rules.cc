@@ -63,7 +63,9 @@ Refusal refused_backward(const TileProblem& p) {
                                "for; {}",
                                p.dim_qk, p.dim_v, kNarrow, kOthers)};
   }
-  return sm90::refused_features(p.features, "backward of hopper");
+  Features others = p.features;
+  others.softcap = others.alibi = others.dropout = false;
+  return sm90::refused_features(others, "backward of hopper");
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "providers/hopper/plan.h"
 #include "providers/hopper/readable.h"
 #include "providers/hopper/staged.h"
+#include "providers/hopper/terms.h"
 #include "providers/rules.h"
 
 namespace longspan::hopper {
@@ -18,37 +19,6 @@ namespace {
 float scale_log2_of(double scale) {
   constexpr float kLeast = 1e-30f;
   return std::max(static_cast<float>(std::abs(scale) * std::numbers::log2e), kLeast);
-}
-
-/// The terms of a call as its kernel takes them; `scale_log2` is that of its products.
-Terms terms_of(const ForwardTiles& t, const StagedWork& staged, float scale_log2) {
-  constexpr double kWideCap = 100;     // tanh by exponentials is wrong by 3e-7 of the cap
-  constexpr double kLeastCap = 1e-30;  // 0 stands for none, and a product of 0 by it is 0
-  const ScoreTerms& given = t.terms;
-  const auto per_head = [&](const TensorView& view) -> float* {
-    if (view.data == nullptr) return nullptr;
-    return static_cast<float*>(view.data) + given.head_begin * view.stride_head;
-  };
-  Terms terms{.tokens = static_cast<const Tokens*>(staged.tokens.data()),
-              .slopes = per_head(given.slopes),
-              .max_logit = per_head(t.max_logit),
-              .slope_stride = given.slopes.stride_head,
-              .max_logit_stride = t.max_logit.stride_head,
-              .head_begin = static_cast<uint32_t>(given.head_begin)};
-  if (given.softcap != 0) {
-    const double cap = std::max(given.softcap, kLeastCap);
-    terms.cap_log2 = static_cast<float>(cap * std::numbers::log2e);
-    terms.cap_rate = static_cast<float>(2 * scale_log2 / cap);
-    terms.wide_cap = cap > kWideCap;
-  }
-  const Dropout& dropout = given.dropout;
-  terms.drops = dropout.probability != 0;
-  if (!terms.drops) return terms;
-  terms.last_dropped = static_cast<uint32_t>(dropout.threshold() - 1);
-  terms.key0 = dropout.key()[0], terms.key1 = dropout.key()[1];
-  terms.key = dropout.device_key;
-  terms.keep_factor = static_cast<float>(dropout.keep_factor());
-  return terms;
 }
 
 }  // namespace
@@ -96,7 +66,10 @@ Result<Parameters> HopperPlan::parameters_of(const StagedWork& staged, const For
   p.group = static_cast<int32_t>(problem_.group);
   p.group_offset = static_cast<int32_t>(problem_.group_offset);
   p.scale_log2 = scale_log2_of(t.scale);
-  p.terms = terms_of(t, staged, p.scale_log2);
+  p.terms = terms_of(t.terms, p.scale_log2);
+  p.terms.tokens = static_cast<const Tokens*>(staged.tokens.data());
+  p.terms.max_logit = of_first_head(t.max_logit, t.terms);
+  p.terms.max_logit_stride = t.max_logit.stride_head;
   return p;
 }
 

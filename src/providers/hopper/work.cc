@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "providers/cuda/tile_table.h"
+#include "providers/hopper/tokens.h"
 
 namespace longspan::hopper {
 namespace {
@@ -19,30 +20,10 @@ TileTable whole_table(std::span<const PlacedTile> tiles) {
   TileTable table;
   for (const PlacedTile& t : tiles) {
     if (t.tile.q.size() == 0) continue;
-    table.tiles.push_back({.q_row = t.q_row,
-                           .k_row = t.k_row,
-                           .queries = t.tile.q.size(),
-                           .keys = t.tile.k.size(),
-                           .lo = t.tile.band.lo,
-                           .hi = t.tile.band.hi,
-                           .q_begin = t.tile.q.begin,
-                           .q_stride = t.tile.q.stride,
-                           .k_begin = t.tile.k.begin,
-                           .k_stride = t.tile.k.stride,
-                           .sequence = t.tile.sequence,
-                           .shift = t.shift});
+    table.tiles.push_back(cuda::table_tile(t));
   }
   if (!table.tiles.empty()) table.waves = {{.count = table.tiles.size()}};
   return table;
-}
-
-Tokens tokens_of(const TableTile& t) {
-  return {.distance = t.q_begin + t.shift - t.k_begin,
-          .q_begin = static_cast<uint32_t>(t.q_begin),
-          .k_begin = static_cast<uint32_t>(t.k_begin),
-          .q_stride = static_cast<int32_t>(t.q_stride),
-          .k_stride = static_cast<int32_t>(t.k_stride),
-          .sequence = static_cast<uint32_t>(t.sequence)};
 }
 
 Block block_of(const TableTile& t, size_t number, int64_t first) {

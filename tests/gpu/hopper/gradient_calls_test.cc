@@ -66,22 +66,36 @@ bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0;
 }
 
-void repeat_and_replay(int64_t dim, DType dtype, bool whole, int64_t units) {
-  Case c = make_case(1500, 1400, dim, dim, dtype);
+struct Repeats {
+  DType dtype = DType::kBF16;
+  bool whole = true;
+  int64_t units = 4096;  // of a chunk, at most
+  bool terms = false;
+};
+
+void repeat_and_replay(int64_t dim, const Repeats& way) {
+  Case c = make_case(1500, 1400, dim, dim, way.dtype);
   c.problem.direction = Direction::kBackward;
   c.tiles = {make_placed(0, 700, 0, 700, {-kUnbounded, 0}), make_placed(710, 330, 690, 300, {}),
              make_placed(1100, 400, 1000, 400, {-300, 20})};
+  Tensor slopes({.dtype = DType::kF32, .rows = 1, .heads = c.problem.heads_q});
+  slopes.fill(0.02);
+  if (way.terms) {
+    Features& features = c.problem.features;
+    features.softcap = features.alibi = features.dropout = true;
+    c.terms = {.softcap = 2.5, .slopes = slopes.view(), .dropout = {0.3, 7, 5}};
+  }
   const Inputs in = make_inputs(c, static_cast<uint64_t>(dim));
   const ExactBackward exact = exact_backward(c, in);
-  c.problem.features.whole = whole;
-  Gradients results = zero_gradients(c, whole ? dtype : DType::kF32);
+  c.problem.features.whole = way.whole;
+  Gradients results = zero_gradients(c, way.whole ? way.dtype : DType::kF32);
   const Device device = lane_device(1);
   const cuda::DeviceScope scope(device.ordinal);
   const auto stream = cuda::OwnedStream::make();
   ASSERT_TRUE(stream.ok());
-  BackwardCall call(call_of(c, in, exact, results, whole), results, whole ? NAN : 0.5);
+  BackwardCall call(call_of(c, in, exact, results, way.whole), results, way.whole ? NAN : 0.5);
   const Status prepared = call.prepare(
-      std::make_unique<hopper::BackwardPlan>(c.problem, device, units * 2 * hopper::kUnitBytes),
+      std::make_unique<hopper::BackwardPlan>(c.problem, device, way.units * 2 * hopper::kUnitBytes),
       stream->get());
   ASSERT_TRUE(prepared.ok()) << prepared.error().text();
   const auto direct = [&] {
@@ -102,14 +116,15 @@ void repeat_and_replay(int64_t dim, DType dtype, bool whole, int64_t units) {
 class HopperBackwardCalls : public ::testing::TestWithParam<int64_t> {};
 INSTANTIATE_TEST_SUITE_P(Dims, HopperBackwardCalls, ::testing::Values(192, 256, 512));
 
-TEST_P(HopperBackwardCalls, WholeGradientsRepeatTheirBits) {
-  repeat_and_replay(GetParam(), DType::kBF16, true, 4096);
-}
+TEST_P(HopperBackwardCalls, WholeGradientsRepeatTheirBits) { repeat_and_replay(GetParam(), {}); }
 TEST_P(HopperBackwardCalls, WholeGradientsOfSeveralChunksRepeatTheirBits) {
-  repeat_and_replay(GetParam(), DType::kF16, true, 8);
+  repeat_and_replay(GetParam(), {.dtype = DType::kF16, .units = 8});
 }
 TEST_P(HopperBackwardCalls, AddedGradientsRepeatTheirBits) {
-  repeat_and_replay(GetParam(), DType::kF16, false, 20);
+  repeat_and_replay(GetParam(), {.dtype = DType::kF16, .whole = false, .units = 20});
+}
+TEST_P(HopperBackwardCalls, GradientsWithTermsRepeatTheirBits) {
+  repeat_and_replay(GetParam(), {.units = 20, .terms = true});
 }
 
 TEST(HopperBackwardCalls, ErrorsNameWhatDiffers) {

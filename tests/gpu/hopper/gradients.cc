@@ -131,7 +131,8 @@ BackwardTiles call_of(const Case& c, const Inputs& in, const ExactBackward& exac
                      .dk = gradients.dk.view(),
                      .dv = gradients.dv.view(),
                      .tiles = c.tiles,
-                     .scale = c.scale};
+                     .scale = c.scale,
+                     .terms = c.terms};
   if (from_o) {
     call.o = exact.o.view();
   } else {

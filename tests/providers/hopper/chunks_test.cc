@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "providers/hopper/backward/layout.h"
+#include "providers/hopper/backward/lists.h"
 #include "providers/hopper/backward/scratch.h"
 #include "providers/hopper/chunk_simulation.h"
 
@@ -114,6 +115,40 @@ TEST(HopperChunks, TilesThatShareRowsAreChunksOfTheirOwn) {
   EXPECT_EQ(cut_into_chunks(p, tiles, 1000).chunks.size(), 3u);
   check_chunks(p, tiles, 1000);
   check_chunks(p, tiles, 3);
+}
+
+/// Of a tile that is cut both ways, and of another one behind it.
+TEST(HopperChunks, RegionsKnowTheirTokens) {
+  constexpr int64_t kFar = (int64_t{1} << 32) + 8;
+  std::vector<PlacedTile> tiles = {placed(0, 1000, 0, 1500, kFull),
+                                   placed(1000, 40, 1500, 70, kCausal)};
+  for (PlacedTile& t : tiles) {
+    t.tile.q = {50, 50 + 3 * t.tile.q.size(), 3};
+    t.tile.k = {kFar, kFar + 2 * t.tile.k.size(), 2};
+    t.tile.sequence = 4;
+    t.shift = 20;
+  }
+  const TileProblem p = problem_of(1040, 1570, 2, 1, true);
+  const Chunks cut = cut_into_chunks(p, tiles, 4);
+  int regions = 0;
+  for (const Chunk& chunk : cut.chunks) {
+    const Parts& parts = cut.parts[chunk.parts];
+    const Lists lists = make_lists(p, parts, chunk, 256);
+    ASSERT_EQ(lists.regions.size(), parts.size());
+    ASSERT_EQ(lists.tokens.size(), parts.size());
+    for (size_t i = 0; i < parts.size(); ++i, ++regions) {
+      const Tile& tile = parts[i].tile.tile;
+      const int64_t q = tile.q.at(parts[i].q.first), k = tile.k.at(parts[i].k.first);
+      const Tokens expected{.distance = q + 20 - k,
+                            .q_begin = static_cast<uint32_t>(q),
+                            .k_begin = static_cast<uint32_t>(k),
+                            .q_stride = 3,
+                            .k_stride = 2,
+                            .sequence = 4};
+      EXPECT_EQ(lists.tokens[i], expected) << "part " << i << " of chunk parts " << chunk.parts;
+    }
+  }
+  EXPECT_GT(regions, 8);
 }
 
 TEST(HopperChunks, NothingToDo) {

@@ -6,6 +6,7 @@
 #include <set>
 #include <vector>
 
+#include "providers/hopper/backward/kernels.h"
 #include "providers/hopper/forward/kernels.h"
 
 namespace longspan::hopper {
@@ -93,6 +94,16 @@ TEST(HopperHeuristics, EveryShapeHasItsKernels) {
     }
   }
   EXPECT_EQ(entries.size(), static_cast<size_t>(wanted));
+}
+
+TEST(HopperHeuristics, BackwardHasItsKernels) {
+  std::set<const void*> entries;
+  for (const DType dtype : {DType::kBF16, DType::kF16}) {
+    for (const bool terms : {false, true}) entries.insert(score_kernel(dtype, terms).entry);
+    for (const int64_t columns : {192, 256}) entries.insert(gradient_kernel(columns, dtype).entry);
+  }
+  EXPECT_EQ(entries.size(), 8u);
+  EXPECT_EQ(entries.count(nullptr), 0u);
 }
 
 TEST(HopperHeuristics, SectionsOfHeads) {

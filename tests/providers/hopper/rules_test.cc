@@ -87,11 +87,9 @@ TEST(HopperRules, BackwardDeclines) {
       {DeclineCode::kHeadDim, "dim 257 is no multiple of 8", [](auto& p) { p.dim_qk = 257; }},
       {DeclineCode::kHeadDim, "dim_v 520 > 512", [](auto& p) { p.dim_v = 520; }},
       {DeclineCode::kDType, "f32", [](auto& p) { p.dtype = DType::kF32; }},
-      {DeclineCode::kSoftcap, "softcap is not offered by backward of hopper",
-       [](auto& p) { p.features.softcap = true; }},
-      {DeclineCode::kAlibi, "alibi", [](auto& p) { p.features.alibi = true; }},
-      {DeclineCode::kBias, "bias", [](auto& p) { p.features.bias = Bias::kB1; }},
-      {DeclineCode::kDropout, "dropout", [](auto& p) { p.features.dropout = true; }},
+      {DeclineCode::kBias, "bias is not offered by backward of hopper",
+       [](auto& p) { p.features.bias = Bias::kB1; }},
+      {DeclineCode::kModification, "modification", [](auto& p) { p.features.modification = "m"; }},
       {DeclineCode::kDeviceLengths, "device_lengths",
        [](auto& p) { p.features.device_lengths = true; }},
   };
@@ -115,6 +113,10 @@ TEST(HopperRules, BackwardTakes) {
       [](auto& p) { p.features.whole = true; },
       [](auto& p) { p.features.deterministic = true; },
       [](auto& p) { p.features.window = true; },
+      [](auto& p) { p.features.softcap = true; },
+      [](auto& p) { p.features.alibi = true; },
+      [](auto& p) { p.features.dropout = true; },
+      [](auto& p) { p.features.softcap = p.features.alibi = p.features.dropout = true; },
       [](auto& p) { p.capacity_q = p.capacity_k = 0; },
   };
   for (const Change& change : all) {
@@ -163,6 +165,12 @@ TEST(HopperRules, OffersNameTheirKernels) {
   ASSERT_EQ(declined(verdict), nullptr);
   EXPECT_EQ(std::get<Offer>(verdict).detail,
             "sm_90a kernels of 192/128 columns with terms, FP32 partial results");
+  problem.direction = Direction::kBackward;
+  EXPECT_EQ(std::get<Offer>(kHopper.consider(problem, h200())).detail,
+            "sm_90a kernels of 192 columns with terms, FP32 partial results");
+  problem.features.softcap = false;
+  EXPECT_EQ(std::get<Offer>(kHopper.consider(problem, h200())).detail,
+            "sm_90a kernels of 192 columns, FP32 partial results");
 }
 
 TEST(HopperRules, OtherDevices) {

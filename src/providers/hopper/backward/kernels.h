@@ -13,8 +13,8 @@ struct BackwardKernel {
   int shared_bytes = 0;  // dynamic ones
 };
 
-/// Recomputes P and dS of bf16 or f16; takes ScoreParameters.
-const BackwardKernel& score_kernel(DType dtype);
+/// Recomputes P and dS of bf16 or f16, of scores with terms or without; takes ScoreParameters.
+const BackwardKernel& score_kernel(DType dtype, bool terms);
 
 /// Computes gradients, `columns` (gradient_columns) at a time; takes GradientParameters.
 const BackwardKernel& gradient_kernel(int64_t columns, DType dtype);

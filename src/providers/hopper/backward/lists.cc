@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "providers/hopper/work.h"
+#include "providers/hopper/tokens.h"
 #include "providers/rules.h"
 
 namespace longspan::hopper {
@@ -36,6 +36,8 @@ class ListMaker {
                               .lo = edge(std::max(t.tile.band.lo, -kUnbounded) + shift),
                               .hi = edge(std::min(t.tile.band.hi, kUnbounded) + shift),
                               .line = narrow(static_cast<int64_t>(lists_.lines.size()))});
+    lists_.tokens.push_back(
+        tokens_from(tokens_of(cuda::table_tile(t)), part.q.first, part.k.first));
     add_scores(part);
     add_query_gradients(part);
     add_key_gradients(part);

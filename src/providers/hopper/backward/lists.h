@@ -7,12 +7,14 @@
 #include "longspan/provider.h"
 #include "providers/hopper/backward/chunks.h"
 #include "providers/hopper/backward/layout.h"
+#include "providers/hopper/work.h"
 
 namespace longspan::hopper {
 
 /// Lists count heads from the first of a chunk, so that chunks of other heads may share them.
 struct Lists {
   std::vector<Region> regions;
+  std::vector<Tokens> tokens;  // of the regions
   std::vector<Line> lines;
   std::vector<ScoreItem> scores;        // of one head
   std::vector<GradientItem> gradients;  // of all heads, those of the longest sums first

@@ -44,7 +44,9 @@ struct ScoreParameters {
   int32_t units = 0;                  // items x heads
   int32_t steps_qk = 0, steps_v = 0;  // of 64 columns
   float scale_log2 = 1;               // scale of scores x log2(e), not 0
-  float hidden = 0;  // score of hidden pairs: infinite, and negative once it is scaled
+  float hidden = 0;       // score of hidden pairs: infinite, and negative once it is scaled
+  Terms terms;            // of kernels that take them; its tokens are those of the chunk's regions
+  float cap_inverse = 0;  // 1 / terms.cap_log2
 };
 
 /// One of dQ, dK and dV.

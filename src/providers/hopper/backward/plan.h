@@ -9,9 +9,11 @@
 #include "cuda/runtime.h"
 #include "longspan/provider.h"
 #include "providers/hopper/backward/chunks.h"
+#include "providers/hopper/backward/kernels.h"
 #include "providers/hopper/backward/lists.h"
 #include "providers/hopper/backward/parameters.h"
 #include "providers/hopper/backward/scratch.h"
+#include "providers/hopper/heuristics.h"
 
 namespace longspan::hopper {
 
@@ -30,6 +32,7 @@ struct StagedBackward final : public Staged {
   std::vector<PlacedTile> tiles;
   std::vector<StagedChunk> chunks;
   cuda::Memory regions, lines, scores, gradients;
+  cuda::Memory tokens;  // of the regions, where a kernel with terms reads them
 };
 
 class BackwardPlan final : public Plan {
@@ -39,7 +42,8 @@ class BackwardPlan final : public Plan {
         ordinal_(device.ordinal),
         multiprocessors_(device.multiprocessors),
         scratch_(backward_scratch(problem, score_bytes)),
-        columns_(gradient_columns(problem.dim_qk, problem.dim_v)) {}
+        columns_(gradient_columns(problem.dim_qk, problem.dim_v)),
+        score_kernel_(score_kernel(problem.dtype, has_terms(problem.features))) {}
 
   size_t workspace_bytes() const override { return scratch_.end; }
   Result<std::shared_ptr<const Staged>> stage(std::span<const PlacedTile> tiles) const override;
@@ -61,6 +65,7 @@ class BackwardPlan final : public Plan {
   int multiprocessors_;
   BackwardScratch scratch_;
   int64_t columns_;
+  const BackwardKernel& score_kernel_;
 };
 
 }  // namespace longspan::hopper

@@ -12,6 +12,7 @@
 #include "providers/hopper/backward/row_statistics.h"
 #include "providers/hopper/maps.h"
 #include "providers/hopper/staged.h"
+#include "providers/hopper/terms.h"
 #include "providers/rules.h"
 
 namespace longspan::hopper {
@@ -88,7 +89,9 @@ void BackwardPlan::set_rows(const BackwardTiles& t, std::byte* workspace, Launch
   GradientRows* const rows = launch.gradients.rows;
   rows[static_cast<int>(Gradient::kDq)] = rows_of(t.dq, scratch_.sums_q, t.scale);
   rows[static_cast<int>(Gradient::kDk)] = rows_of(t.dk, scratch_.sums_k, t.scale);
-  rows[static_cast<int>(Gradient::kDv)] = rows_of(t.dv, scratch_.sums_v, 1);
+  // P lies in scratch without the factor of the pairs that dropout keeps.
+  rows[static_cast<int>(Gradient::kDv)] =
+      rows_of(t.dv, scratch_.sums_v, launch.scores.terms.keep_factor);
 }
 
 Status BackwardPlan::set_call(const BackwardTiles& t, std::byte* workspace, Launch& launch) const {
@@ -96,7 +99,6 @@ Status BackwardPlan::set_call(const BackwardTiles& t, std::byte* workspace, Laun
   if (launch.in_place) {
     LONGSPAN_CHECK_OK(map_operands(views_of(t), columns_, launch.scores, launch.gradients));
   }
-  set_rows(t, workspace, launch);
   auto* const statistics = reinterpret_cast<RowStatistics*>(workspace + scratch_.statistics);
   const int64_t rows = problem_.capacity_q + kStatisticsPadding;
   LONGSPAN_CHECK_OK(make_statistics(t, statistics, rows));
@@ -107,6 +109,9 @@ Status BackwardPlan::set_call(const BackwardTiles& t, std::byte* workspace, Laun
   s.steps_v = steps_of(problem_.dim_v, kLeastStepsOfDp);
   s.scale_log2 = scale_log2_of(t.scale);
   s.hidden = s.scale_log2 < 0 ? INFINITY : -INFINITY;
+  s.terms = terms_of(t.terms, s.scale_log2);
+  if (s.terms.cap_log2 != 0) s.cap_inverse = 1 / s.terms.cap_log2;
+  set_rows(t, workspace, launch);
   s.chunk.p = reinterpret_cast<char*>(workspace + scratch_.p);
   s.chunk.ds = reinterpret_cast<char*>(workspace + scratch_.ds);
   s.chunk.group = static_cast<int32_t>(problem_.group);
@@ -121,6 +126,9 @@ void BackwardPlan::set_chunk(const StagedBackward& staged, const StagedChunk& ch
   GradientParameters& g = launch.gradients;
   const auto heads = static_cast<int32_t>(chunk.heads.last - chunk.heads.first);
   s.chunk.regions = list_at<Region>(staged.regions, chunk.regions);
+  if (has_terms(problem_.features)) {
+    s.terms.tokens = list_at<Tokens>(staged.tokens, chunk.regions);
+  }
   s.chunk.lines = list_at<Line>(staged.lines, chunk.lines);
   s.chunk.head_blocks = chunk.head_blocks;
   s.chunk.first_head = static_cast<int32_t>(chunk.heads.first);
@@ -144,8 +152,8 @@ void BackwardPlan::set_chunk(const StagedBackward& staged, const StagedChunk& ch
 Status BackwardPlan::run(Launch& launch, Stream stream) const {
   const auto blocks = [&](int32_t units) { return std::min(multiprocessors_, units); };
   if (launch.scores.units > 0) {
-    LONGSPAN_CHECK_OK(launch_kernel(score_kernel(problem_.dtype), blocks(launch.scores.units),
-                                    &launch.scores, launch.follows, stream));
+    LONGSPAN_CHECK_OK(launch_kernel(score_kernel_, blocks(launch.scores.units), &launch.scores,
+                                    launch.follows, stream));
     launch.follows = true;
   }
   if (launch.gradients.units == 0) return {};

@@ -6,27 +6,29 @@
 // or dP the left half is turned into P or dS while the right one multiplies, and the right half
 // while the left one of what follows does: from S to dP, where exponentials take longest, for two
 // steps on either side. P and dS wait, packed, in one set of registers; they are stored inside the
-// product after them.
+// product after them. P of scores with terms is stored at once.
 #pragma once
 
 #include "providers/hopper/backward/parameters.h"
-#include "providers/hopper/backward/scores_shared.cuh"
-#include "providers/hopper/forward/rows.cuh"
-#include "providers/hopper/ptx/arithmetic.cuh"
-#include "providers/hopper/ptx/tma.cuh"
-#include "providers/hopper/ptx/wgmma.cuh"
+#include "providers/hopper/backward/scores_rows.cuh"
+#include "providers/hopper/backward/scores_staging.cuh"
+#include "providers/hopper/backward/scores_terms.cuh"
 
 namespace longspan::hopper {
 
 enum class Product { kScores, kDp };
 
-template <class T>
+template <class T, bool TERMS>
 class ScoreConsumer {
  public:
   __device__ __forceinline__ ScoreConsumer(const ScoreParameters& p, const ScoreShared& sm,
                                            int group)
-      : p_(p), sm_(sm), group_(group) {
-    row_ = group * 64 + (threadIdx.x & 127) / 32 * 16 + (threadIdx.x & 31) / 4;
+      : p_(p),
+        sm_(sm),
+        group_(group),
+        staging_(sm, group),
+        rows_(p, group),
+        terms_(p, rows_.upper()) {
 #pragma unroll
     for (int i = 0; i < 64; ++i) right_[i] = 0, packed_[i] = 0;
   }
@@ -43,7 +45,7 @@ class ScoreConsumer {
       store<Product::kDp, 0>(block_);
       store<Product::kDp, 1>(block_);
     }
-    if (leads()) tma_store_wait();
+    staging_.finish();
   }
 
  private:
@@ -59,6 +61,11 @@ class ScoreConsumer {
     return sm_.units[number & (C::kUnits - 1)];
   }
 
+  /// Tokens of this unit.
+  __device__ __forceinline__ const Tokens& tokens() const {
+    return sm_.tokens[number_ & (C::kUnits - 1)];
+  }
+
   /// Makes the next unit this one.
   __device__ __forceinline__ void begin_unit() {
     __syncwarp();
@@ -69,37 +76,13 @@ class ScoreConsumer {
     volatile ScoreUnit& unit = unit_at(number_);
     last_block_ = block_;
     block_ = unit.block + group_ * unit.pitch;
-    const int low = group_ * 64, lo = unit.lo, hi = unit.hi, keys = unit.keys;
-    const bool short_of_queries = unit.queries < low + 64;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int first = half * 128;
-      hides_[half] = short_of_queries || keys < first + 128 || first - (low + 63) < lo ||
-                     first + 127 - low > hi;
-    }
-  }
-
-  /// Begins to read what the next unit's rows need.
-  __device__ __forceinline__ void fetch() {
-    volatile ScoreUnit& unit = unit_at(number_ + 1);
-    const auto* const from =
-        reinterpret_cast<const float2*>(p_.statistics) + unit.head * p_.rows + unit.q_row + row_;
-    fetched_[0] = __ldg(from);
-    fetched_[1] = __ldg(from + 8);
-  }
-  /// Takes what was fetched. Rows that do not exist: P and dS are 0.
-  __device__ __forceinline__ void take_fetched() {
-#pragma unroll
-    for (float2& row : fetched_) asm volatile("" : "+f"(row.x), "+f"(row.y));  // not before here
-    const int left = unit_at(number_).queries - row_;
-    rows_ = {left > 0 ? fetched_[0].x : kInfinity, left > 8 ? fetched_[1].x : kInfinity};
-    delta_ = {left > 0 ? fetched_[0].y : 0, left > 8 ? fetched_[1].y : 0};
+    rows_.begin(unit);
   }
 
   /// S of the next unit. On entry the right half of dP of this one is open.
   __device__ __forceinline__ void multiply_scores(int steps) {
     issue_next<0>(left_, 0);
-    fetch();
+    rows_.fetch(unit_at(number_ + 1));
     wgmma_wait<1>();
     release_open(0);
     accumulators_ready(right_);
@@ -129,9 +112,10 @@ class ScoreConsumer {
     open_ = 2;
     if (number_ > 0 && steps < 4) store<Product::kDp, 0>(last_block_);
     if (number_ > 0) store<Product::kDp, 1>(last_block_);
+    if constexpr (TERMS) terms_.draw(tokens(), unit_at(number_).head);
     wgmma_wait<2>();
     accumulators_ready(left_);
-    take_fetched();
+    rows_.take_fetched(unit_at(number_));
     finish<Product::kScores, 0>(left_);
   }
 
@@ -149,8 +133,8 @@ class ScoreConsumer {
     issue<1>(right_, step_, 1);
     ++step_;
     open_ = 2;
-    if (steps < 4) store<Product::kScores, 0>(block_);
-    if (steps < 3) store<Product::kScores, 1>(block_);
+    if (!TERMS && steps < 4) store<Product::kScores, 0>(block_);
+    if (!TERMS && steps < 3) store<Product::kScores, 1>(block_);
 #pragma unroll 1
     for (int i = 2; i < steps; ++i, ++step_) {
       issue_next<0>(left_, 1);
@@ -158,6 +142,7 @@ class ScoreConsumer {
       wgmma_wait<2>();
       release_open(0);
       open_ = 1;
+      if (TERMS) continue;
       if (i == 2) {
         if (steps >= 4) store<Product::kScores, 0>(block_);
         if (steps == 3) store<Product::kScores, 1>(block_);
@@ -166,15 +151,14 @@ class ScoreConsumer {
     }
     wgmma_wait<1>();
     accumulators_ready(left_);
-    rows_ = delta_;
+    rows_.take_delta();
     finish<Product::kDp, 0>(left_);
   }
 
-  __device__ __forceinline__ bool leads() const { return (threadIdx.x & 127) == 0; }
   /// Frees the stages whose products are over: `open_` ones, the last of them `behind` + 1 steps
   /// ago.
   __device__ __forceinline__ void release_open(int behind) const {
-    if (!leads()) return;
+    if (!leads_warpgroup()) return;
     const int last = step_ - 1 - behind;
     if (open_ > 0) mbarrier_arrive(sm_.empty + (last & (C::kStages - 1)) * 8);
     if (open_ > 1) mbarrier_arrive(sm_.empty + (last - 1 & (C::kStages - 1)) * 8);
@@ -202,8 +186,12 @@ class ScoreConsumer {
   /// Turns a half of S into P, or of dP into dS.
   template <Product PRODUCT, int HALF>
   __device__ __forceinline__ void finish(float (&d)[64]) {
-    const bool scores = PRODUCT == Product::kScores;
-    if (rarely(hides_[HALF])) hide(d, HALF * 128, scores ? p_.hidden : 0);
+    constexpr bool scores = PRODUCT == Product::kScores;
+    if constexpr (TERMS && scores) return make_p<HALF>(d);
+    if constexpr (TERMS) terms_.template drop<HALF>(d);
+    if (rows_.hides(HALF)) {
+      rows_.seen(unit_at(number_), HALF * 128).hide(d, scores ? p_.hidden : 0);
+    }
     if constexpr (scores) {
       exponentials<HALF>(d);
     } else {
@@ -213,71 +201,96 @@ class ScoreConsumer {
   template <int HALF>
   __device__ __forceinline__ void exponentials(const float (&s)[64]) {
     const float scale = p_.scale_log2;
+    const Rows row = rows_.subtracted;
 #pragma unroll
     for (int i = 0; i < 16; ++i) {
-      packed_[HALF * 32 + 2 * i] = pack<T>(exp2_fast(fmaf(s[4 * i], scale, -rows_.upper)),
-                                           exp2_fast(fmaf(s[4 * i + 1], scale, -rows_.upper)));
-      packed_[HALF * 32 + 2 * i + 1] = pack<T>(exp2_fast(fmaf(s[4 * i + 2], scale, -rows_.lower)),
-                                               exp2_fast(fmaf(s[4 * i + 3], scale, -rows_.lower)));
+      packed_[HALF * 32 + 2 * i] = pack<T>(exp2_fast(fmaf(s[4 * i], scale, -row.upper)),
+                                           exp2_fast(fmaf(s[4 * i + 1], scale, -row.upper)));
+      packed_[HALF * 32 + 2 * i + 1] = pack<T>(exp2_fast(fmaf(s[4 * i + 2], scale, -row.lower)),
+                                               exp2_fast(fmaf(s[4 * i + 3], scale, -row.lower)));
     }
+  }
+  /// Makes P of S with terms, and sends it to scratch. What dS will be made of remains: P with the
+  /// derivatives of soft caps, and with the pairs that dropout drops.
+  template <int HALF>
+  __device__ __forceinline__ void make_p(const float (&s)[64]) {
+    if (p_.terms.cap_log2 == 0) {
+      exponentials<HALF, Cap::kNone>(s);
+    } else if (p_.terms.wide_cap) {
+      exponentials<HALF, Cap::kWide>(s);
+    } else {
+      exponentials<HALF, Cap::kNarrow>(s);
+    }
+  }
+  template <int HALF, Cap CAP>
+  __device__ __forceinline__ void exponentials(const float (&all)[64]) {
+    const Rows lse = rows_.subtracted;
+    HalfTerms half = terms_.half(tokens(), unit_at(number_).head, HALF);
+    staging_.open();
+#pragma unroll
+    for (int part = 0; part < 8; ++part) {
+      uint32_t* const packed = packed_ + HALF * 32 + part * 4;
+      float s[8], derivative[8];
+#pragma unroll
+      for (int i = 0; i < 8; ++i) s[i] = all[8 * part + i];
+      terms_.template apply<CAP>(half, part, s, derivative);
+      if (rows_.hides(HALF)) {
+        rows_.seen(unit_at(number_), HALF * 128 + 16 * part).hide(s, -kInfinity);
+      }
+      uint32_t p[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float row = i % 2 == 0 ? lse.upper : lse.lower;
+        const float a = exp2_fast(s[2 * i] - row), b = exp2_fast(s[2 * i + 1] - row);
+        p[i] = pack<T>(a, b);
+        packed[i] =
+            CAP == Cap::kNone ? p[i] : pack<T>(a * derivative[2 * i], b * derivative[2 * i + 1]);
+      }
+      terms_.drop(HALF, part, p);
+      staging_.put(part, p[0], p[1], p[2], p[3]);
+      half.before = packed[0] | packed[1] | packed[2] | packed[3];
+    }
+    staging_.close(scratch_of<Product::kScores, HALF>(block_));
   }
   template <int HALF>
   __device__ __forceinline__ void differences(const float (&dp)[64]) {
+    const Rows row = rows_.subtracted;
 #pragma unroll
     for (int i = 0; i < 16; ++i) {
       uint32_t &upper = packed_[HALF * 32 + 2 * i], &lower = packed_[HALF * 32 + 2 * i + 1];
       const float2 u = unpack<T>(upper), l = unpack<T>(lower);
-      upper = pack<T>(u.x * (dp[4 * i] - rows_.upper), u.y * (dp[4 * i + 1] - rows_.upper));
-      lower = pack<T>(l.x * (dp[4 * i + 2] - rows_.lower), l.y * (dp[4 * i + 3] - rows_.lower));
+      upper = pack<T>(u.x * (dp[4 * i] - row.upper), u.y * (dp[4 * i + 1] - row.upper));
+      lower = pack<T>(l.x * (dp[4 * i + 2] - row.lower), l.y * (dp[4 * i + 3] - row.lower));
     }
   }
-  /// Pairs that do not see each other, or do not exist, become `hidden`.
-  __device__ __forceinline__ void hide(float (&d)[64], int first_key, float hidden) const {
-    volatile ScoreUnit& unit = unit_at(number_);
-    const int key = first_key + (threadIdx.x & 3) * 2;
-    const int at = row_ - key, end = unit.keys - 1 - key, lo = unit.lo, hi = unit.hi;
-    const int left = unit.queries - row_;
-    hide_behind(d, left > 0 ? min(at + hi, end) : -1, left > 8 ? min(at + 8 + hi, end) : -1,
-                hidden);
-    hide_before(d, at + lo, at + 8 + lo, hidden);
-  }
-
   /// A packed half to the scratch of P or dS.
   template <Product PRODUCT, int HALF>
   __device__ __forceinline__ void store(int block) {
-    const uint32_t staging = opaque(sm_.staging) + group_ * C::kStagingBytes;
-    if (leads()) tma_store_wait_read();
-    named_barrier_sync(1 + group_, 128);
-    const int lane = threadIdx.x & 31, row = (threadIdx.x & 127) / 32 * 16 + (lane & 15);
-    const uint32_t base = staging + row * 128;
+    staging_.open();
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
-      const uint32_t chunk = (2 * (i & 3) + (lane >> 4)) ^ (lane & 7);
       const int x = HALF * 32 + i * 4;
-      store_matrices(base + i / 4 * kBlockBytes + (chunk << 4), packed_[x], packed_[x + 1],
-                     packed_[x + 2], packed_[x + 3]);
+      staging_.put(i, packed_[x], packed_[x + 1], packed_[x + 2], packed_[x + 3]);
     }
-    fence_async_proxy();
-    named_barrier_sync(1 + group_, 128);
-    if (!leads()) return;
+    staging_.close(scratch_of<PRODUCT, HALF>(block));
+  }
+  template <Product PRODUCT, int HALF>
+  __device__ __forceinline__ char* scratch_of(int block) const {
     char* const to = PRODUCT == Product::kScores ? p_.chunk.p : p_.chunk.ds;
-    bulk_store(to + static_cast<int64_t>(block + HALF * 2) * kBlockBytes, staging, 2 * kBlockBytes);
-    tma_store_commit();
+    return to + static_cast<int64_t>(block + HALF * 2) * kBlockBytes;
   }
 
   const ScoreParameters& p_;
   const ScoreShared& sm_;
   int group_;
+  ScoreStaging staging_;
   float left_[64], right_[64];  // accumulators
   uint32_t packed_[64];         // a half in 32 each
-  Rows rows_ = {0, 0};          // what is subtracted: LSE in units of log2, or delta
-  Rows delta_;
-  float2 fetched_[2];               // of the upper and the lower row
-  int row_;                         // this thread's upper row in a unit
+  UnitRows rows_;
+  UnitTerms terms_;
   int number_ = -1, step_ = 0;      // this unit, and step
   int open_ = 0;                    // steps before this one whose stages are not free
   int block_ = 0, last_block_ = 0;  // of scratch, of this unit and the one before
-  bool hides_[2] = {false, false};  // whether the half has pairs that are hidden
 };
 
 }  // namespace longspan::hopper

@@ -3,9 +3,11 @@
 
 #include "providers/hopper/backward/operands.cuh"
 #include "providers/hopper/backward/scores_shared.cuh"
+#include "providers/hopper/tokens.h"
 
 namespace longspan::hopper {
 
+template <bool TERMS>
 class ScoreProducer {
  public:
   __device__ __forceinline__ ScoreProducer(const ScoreParameters& p, const ScoreShared& sm)
@@ -46,6 +48,9 @@ class ScoreProducer {
     unit.hi = region.hi + first_query - first_key;
     unit.block = head * p_.chunk.head_blocks + line.first + item.column * kUnitColumns;
     unit.pitch = line.pitch;
+    if constexpr (TERMS) {
+      sm_.tokens[slot] = tokens_from(p_.terms.tokens[item.region], first_query, first_key);
+    }
     mbarrier_arrive(sm_.unit_full + slot * 8);
     const int q_row = region.q_row + first_query, k_row = region.k_row + first_key;
     const int key_head = p_.chunk.key_head(query_head);

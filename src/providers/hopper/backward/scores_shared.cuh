@@ -5,6 +5,7 @@
 
 #include "providers/hopper/backward/layout.h"
 #include "providers/hopper/ptx/bounded_wait.cuh"
+#include "providers/hopper/work.h"
 
 namespace longspan::hopper {
 
@@ -37,12 +38,16 @@ struct ScoreShared {
   uint32_t stages, staging;
   uint32_t full, empty, unit_full, unit_empty;  // a barrier for each stage, or unit
   volatile ScoreUnit* units;                    // by the unit's number
+  Tokens* tokens;                               // of the units, where scores have terms
 };
 constexpr int kScoreBarriers = 2 * ScoreConfig::kStages + 2 * ScoreConfig::kUnits;
 
+/// Whether this thread is the first one of its warpgroup.
+__device__ __forceinline__ bool leads_warpgroup() { return (threadIdx.x & 127) == 0; }
+
 __device__ __forceinline__ ScoreShared make_score_shared(const char* stages,
-                                                         const uint64_t* barriers,
-                                                         ScoreUnit* units) {
+                                                         const uint64_t* barriers, ScoreUnit* units,
+                                                         Tokens* tokens) {
   using C = ScoreConfig;
   ScoreShared sm;
   sm.stages = (shared_address(stages) + 1023) & ~1023u;
@@ -52,6 +57,7 @@ __device__ __forceinline__ ScoreShared make_score_shared(const char* stages,
   sm.unit_full = sm.empty + C::kStages * 8;
   sm.unit_empty = sm.unit_full + C::kUnits * 8;
   sm.units = units;
+  sm.tokens = tokens;
   return sm;
 }
 

@@ -59,6 +59,7 @@ StagedChunk append_lists(const TileProblem& problem, const Parts& parts, const C
                        .first_query = lists.regions.front().q_row};
   for (const Part& part : parts) place.reads = joined(place.reads, read_rows(part));
   append(all.regions, lists.regions);
+  append(all.tokens, lists.tokens);
   append(all.lines, lists.lines);
   append(all.scores, lists.scores);
   append(all.gradients, lists.gradients);
@@ -87,12 +88,15 @@ Result<std::shared_ptr<const Staged>> BackwardPlan::stage(std::span<const Placed
     staged->chunks.back().key_heads = chunk.key_heads;
   }
   LONGSPAN_TRY(staged->regions, on_device(all.regions));
+  if (has_terms(problem_.features)) {
+    LONGSPAN_TRY(staged->tokens, on_device(all.tokens));
+  }
   LONGSPAN_TRY(staged->lines, on_device(all.lines));
   LONGSPAN_TRY(staged->scores, on_device(all.scores));
   LONGSPAN_TRY(staged->gradients, on_device(all.gradients));
   LONGSPAN_CHECK_OK(rows::load_pack_view());
   LONGSPAN_CHECK_OK(load_statistics());
-  LONGSPAN_CHECK_OK(load(score_kernel(problem_.dtype)));
+  LONGSPAN_CHECK_OK(load(score_kernel_));
   LONGSPAN_CHECK_OK(load(gradient_kernel(columns_, problem_.dtype)));
   return std::shared_ptr<const Staged>(std::move(staged));
 }

@@ -1,10 +1,8 @@
 // Score terms of one warpgroup's rows: soft cap, ALiBi, dropout, and the largest logits.
 #pragma once
 
-#include "base/philox.h"
-#include "providers/hopper/forward/rows.cuh"
+#include "providers/hopper/forward/score_arithmetic.cuh"
 #include "providers/hopper/forward/tiles.cuh"
-#include "providers/hopper/ptx/arithmetic.cuh"
 
 namespace longspan::hopper {
 
@@ -38,28 +36,11 @@ class ScoreTerms<KEYS, true> {
   /// Draws which pairs of a block dropout keeps. Needs no scores: products run meanwhile.
   __device__ __forceinline__ void draw(volatile Tile& tile, int key) {
     if (!p_.terms.drops) return;
-    const Terms& t = p_.terms;
-    const Tokens& at = t.tokens[tile.tokens];
-    const uint32_t key0 = t.key == nullptr ? t.key0 : t.key[0];
-    const uint32_t key1 = t.key == nullptr ? t.key1 : t.key[1];
-    const uint32_t head = t.head_begin + tile.head, stride = at.k_stride;
-    const uint32_t q_stride = at.q_stride;
-    const uint32_t upper = at.q_begin + (tile.first + row_) * q_stride;
-    const uint32_t lower = upper + 8 * q_stride;
-    uint32_t token = at.k_begin + key * stride;
-    const auto keeps = [&](uint32_t q, uint32_t k) -> uint32_t {
-      return philox4x32(PhiloxWords{at.sequence, head, q, k}, key0, key1).x > t.last_dropped;
-    };
+    const Tokens& at = p_.terms.tokens[tile.tokens];
+    PairDraw draw(p_.terms, at, tile.head, tile.first + row_, key);
 #pragma unroll
     for (int word = 0; word < kWords; ++word) {
-      const int groups = word < kWords - 1 ? 8 : KEYS / 8 - 8 * (kWords - 1);
-      uint32_t bits = 0;
-#pragma unroll 1
-      for (int i = 0; i < 2 * groups; ++i) {
-        bits = bits >> 2 | keeps(upper, token) << 30 | keeps(lower, token) << 31;
-        token += i % 2 == 0 ? stride : 7 * stride;
-      }
-      kept_[word] = bits >> (32 - 4 * groups);
+      kept_[word] = draw.next(word < kWords - 1 ? 8 : KEYS / 8 - 8 * (kWords - 1));
     }
   }
 
@@ -92,10 +73,7 @@ class ScoreTerms<KEYS, true> {
   __device__ __forceinline__ void drop(uint32_t (&prob)[N][4]) const {
     if (!p_.terms.drops) return;
 #pragma unroll
-    for (int n = 4 * FIRST; n < 4 * LAST; ++n) {
-      const uint32_t bits = kept_[n / 16] >> (n % 16 / 2 * 4 + n % 2);
-      prob[n / 4][n % 4] &= (bits & 1 ? 0xFFFFu : 0) | (bits & 4 ? 0xFFFF0000u : 0);
-    }
+    for (int n = 4 * FIRST; n < 4 * LAST; ++n) prob[n / 4][n % 4] &= kept_bits(kept_, n);
   }
 
   /// Writes the largest logit of a tile that is done with. By whole warps.
@@ -114,41 +92,25 @@ class ScoreTerms<KEYS, true> {
  private:
   static constexpr int kWords = (KEYS / 8 + 7) / 8;  // of four bits for every eight keys
 
-  // NOTE: tanh.approx is wrong by 5e-4, which a cap of 50 makes 0.02 in the score. 1 - 2/(1 + e^2x)
-  // is wrong by 3e-7 at most; where the cap makes that too much, a series serves scores near 0.
   template <bool WIDE, int R>
   __device__ __forceinline__ void cap(float (&s)[R]) const {
-    constexpr float kHalfLn2 = kLn2 / 2, kSquare = kHalfLn2 * kHalfLn2, kNearZero = 0.25f;
-    const float cap = p_.terms.cap_log2, rate = p_.terms.cap_rate;
 #pragma unroll
     for (int i = 0; i < R; ++i) {
-      const float x = s[i] * rate;
-      float capped = fmaf(-2 * cap, reciprocal_fast(1 + exp2_fast(x)), cap);
-      if constexpr (WIDE) {
-        const float square = x * x;
-        const float series = fmaf(fmaf(2 * kSquare / 15, square, -1.0f / 3) * kSquare, square, 1);
-        if (fabsf(x) < kNearZero) capped = s[i] * p_.scale_log2 * series;
-      }
-      s[i] = capped;
+      s[i] = capped<WIDE>(p_.terms, s[i], {p_.scale_log2, p_.terms.cap_rate});
     }
   }
 
   template <int R>
   __device__ __forceinline__ void add_distances(volatile Tile& tile, int key, float (&s)[R]) const {
     const Tokens& at = p_.terms.tokens[tile.tokens];
-    const float slope = -(1 / kLn2) * p_.terms.slopes[tile.head * p_.terms.slope_stride];
-    const int64_t query = int64_t{tile.first + row_} * at.q_stride;
-    const int64_t distance = at.distance + query - int64_t{key} * at.k_stride;
-    const auto upper = static_cast<float>(distance);
-    const auto lower = static_cast<float>(distance + 8 * int64_t{at.q_stride});
-    const auto stride = static_cast<float>(at.k_stride);
+    const Distances d = distances_of(p_.terms, at, tile.head, tile.first + row_, key);
 #pragma unroll
     for (int i = 0; i < R / 4; ++i)
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
         const float column = 8 * i + e;
-        s[4 * i + e] = fmaf(slope, fabsf(fmaf(-stride, column, upper)), s[4 * i + e]);
-        s[4 * i + 2 + e] = fmaf(slope, fabsf(fmaf(-stride, column, lower)), s[4 * i + 2 + e]);
+        s[4 * i + e] = d.added(s[4 * i + e], d.upper, column);
+        s[4 * i + 2 + e] = d.added(s[4 * i + 2 + e], d.lower, column);
       }
   }
 
