@@ -10,13 +10,13 @@ namespace longspan {
 namespace {
 
 /// Why `provider` does not write whole gradients of gathered keys; empty where it does.
-Result<std::string> why_added(Setting setting, const Provider& provider, const Device& device,
-                              const Rates& rates) {
-  LONGSPAN_TRY(const double added, modelled_seconds(setting, Direction::kBackward, rates));
-  setting.gathers_whole = true;
+Result<std::string> why_added(const Setting& setting, const Provider& provider,
+                              const Device& device, const Rates& rates) {
+  Setting gathering = setting;
+  gathering.gathers_whole = true;
   LONGSPAN_TRY(const Strategy* const strategy, find_strategy(setting.backward));
   for (const int rank : sample_ranks(setting.topology.ranks())) {
-    LONGSPAN_TRY(const Schedule schedule, strategy->build(setting, Direction::kBackward, rank));
+    LONGSPAN_TRY(const Schedule schedule, strategy->build(gathering, Direction::kBackward, rank));
     if (!schedule.tiles.features.whole) {
       return std::string(
           "they would not be whole (striped partition, sinks, rows in several tiles, or O that is "
@@ -28,7 +28,8 @@ Result<std::string> why_added(Setting setting, const Provider& provider, const D
       return fmt::format("partial results of {} are not of 16 bits", provider.name());
     }
   }
-  LONGSPAN_TRY(const double whole, modelled_seconds(setting, Direction::kBackward, rates));
+  LONGSPAN_TRY(const double whole, modelled_seconds(gathering, Direction::kBackward, rates));
+  LONGSPAN_TRY(const double added, modelled_seconds(setting, Direction::kBackward, rates));
   if (whole < added) return std::string();
   return fmt::format("whole ones of gathered keys are modelled at {:.3g} ms, {:.3g} ms without",
                      whole * 1e3, added * 1e3);
