@@ -54,7 +54,9 @@ TEST(ChooseGathers, SaysWhyNot) {
     EXPECT_FALSE(setting.gathers_whole);
   };
   const FakeProvider rounds("fake", in_16_bits);
-  expect(gather_setting(kLong, PartitionKind::kZigzag), rounds, "they would not be whole");
+  expect(gather_setting("dtype=bf16 heads=32/8 dim=128 lengths=65536 mask=causal",
+                        PartitionKind::kZigzag),
+         rounds, "they would not be whole");
   expect(gather_setting(kLong), FakeProvider("fake"), "partial results of fake are not of 16 bits");
   expect(gather_setting(kLong), test::declining("fake", "dim 128 > 64"), "dim 128 > 64");
   Rates late;  // tiles of own keys are long done when the others arrive
