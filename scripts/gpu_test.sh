@@ -117,6 +117,10 @@ longspan() {  # name, arguments of longspan run...
 bf16="dtype=bf16 heads=16/8 dim=128 lengths=1500,700 mask=causal deterministic=true"
 longspan ring.2 --device cuda:0 --ranks 2 --forward ring --backward ring --repeat 3 \
   --problem "$bf16"
+longspan repeats.ranks --device cuda:0 --ranks 2 --repeat 1000 --problem "$bf16"
+longspan repeats.cudnn --device cuda:0 --provider require:cudnn --repeat 1000 --problem "$bf16"
+longspan repeats.hopper --device cuda:0 --provider require:hopper --repeat 1000 \
+  --problem "${bf16/dim=128/dim=256}"
 longspan terms --device cuda:0 --ranks 3 --problem "dtype=f32 heads=4/2 dim=32 lengths=200,120 \
 mask=causal window=60,0 softcap=20 alibi=default bias=1,h sink=learnable dropout=0.2 \
 max_logit=true prefix=3,2"

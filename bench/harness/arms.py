@@ -35,6 +35,10 @@ class Arm:
     processes: int
 
 
+def is_provider(name):
+    return name in ("hopper", "cudnn", "prepared") or name.startswith(("cpu/", "cuda/"))
+
+
 def longspan_flags(name):
     """Flags of `longspan bench` for an arm of longspan itself; None for other names."""
     if name == "longspan":
@@ -43,18 +47,21 @@ def longspan_flags(name):
         strategy, *rest = name.removeprefix("longspan:").split(":")
         if strategy not in STRATEGIES:
             raise UnknownArm(f"{name}: '{strategy}' is none of {', '.join(STRATEGIES)}")
-        if len(rest) > 3:
+        communicator, slices, provider, *more = [*rest, "", "", ""]
+        if slices and not slices.isdigit():
+            slices, provider, *more = "", slices, provider, *more
+        if any(more):
             raise UnknownArm(f"{name}: nothing may follow the head slices and the provider")
+        if provider and not is_provider(provider):
+            raise UnknownArm(f"{name}: '{provider}' is no provider")
         flags = ["--forward", strategy, "--backward", strategy]
-        flags += ["--communicator", rest[0]] if rest and rest[0] else []
-        for value in filter(None, rest[1:]):  # head slices, or a provider
-            flags += ["--head-slices", value] if value.isdigit() else ["--provider",
-                                                                       f"require:{value}"]
-        return flags
+        flags += ["--communicator", communicator] if communicator else []
+        flags += ["--head-slices", slices] if slices else []
+        return flags + (["--provider", f"require:{provider}"] if provider else [])
     provider = name.split(":")[0]
     if provider == "prepared":  # ENGINE is what the problem's dims choose
         return ["--provider", "require:prepared"]
-    if provider in ("hopper", "cudnn") or provider.startswith(("cpu/", "cuda/")):
+    if is_provider(provider):
         return ["--provider", f"require:{name}"]
     return None
 

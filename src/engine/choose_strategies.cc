@@ -105,6 +105,14 @@ struct Pair {
   }
 };
 
+/// What a pair is taken for. Where backward finds another layout than forward left, all that it
+/// reads moves and O is made up for delta: on GPUs that cost two and a half times of what is
+/// modelled, which less than a twentieth of the whole does not make up for (docs/performance.md).
+double weighed(const Pair& pair, const Device& device) {
+  const bool kept = pair.backward == nullptr || pair.backward == pair.forward;
+  return pair.seconds() * (kept || !device.is_cuda() ? 1 : 1.05);
+}
+
 /// In how many slices the pair exchanges heads. More of them, which cost the host time, must be
 /// worth a hundredth of the modelled time.
 Status choose_head_slices(Setting& setting, Pair& best, Pricing& pricing) {
@@ -142,7 +150,7 @@ Status choose_strategies(Setting& setting, const Device& device, const Options& 
     for (const Strategy* b : backward) {
       Pair pair{f, b};
       if (priced) LONGSPAN_CHECK_OK(pair.price(pricing));
-      if (!best || pair.seconds() < best->seconds()) best = pair;
+      if (!best || weighed(pair, device) < weighed(*best, device)) best = pair;
     }
   }
   if (!best) return {};

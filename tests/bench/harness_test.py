@@ -125,6 +125,11 @@ class Arms(unittest.TestCase):
         self.assertIn("--forward ring --backward ring --communicator peer",
                       self.command("longspan:ring:peer")[0])
         self.assertEqual(self.command("cudnn@1")[1], 1)
+        self.assertIn("--communicator peer --head-slices 2 --provider require:hopper",
+                      self.command("longspan:ring:peer:2:hopper")[0])
+        self.assertIn("--backward ring --provider require:hopper",
+                      self.command("longspan:ring:::hopper")[0])
+        self.assertNotIn("--head-slices", self.command("longspan:ring:peer:hopper")[0])
 
     def test_a_store_is_named_to_longspans_arms_alone(self):
         for name, there in (("prepared:fa4", True), ("longspan", True), ("fa4", False)):
@@ -133,7 +138,8 @@ class Arms(unittest.TestCase):
         self.assertIn("--provider require:prepared ", self.command("prepared:fa4")[0] + " ")
 
     def test_unknown_names_are_refused(self):
-        for name in ("longspan:star", "longspan:ring:peer:2:x", "tensorflow"):
+        for name in ("longspan:star", "longspan:ring:peer:2:x", "longspan:ring:peer:hopper:2",
+                     "longspan:ring:peer:2:hopper:x", "tensorflow"):
             with self.assertRaises(arms.UnknownArm):
                 self.command(name)
 

@@ -28,6 +28,9 @@ Result<std::shared_ptr<const Plan>> PreparedKernels::prepare(const TileProblem&,
   return not_built();
 }
 
-Status set_prepared_store(const std::string&) { return not_built(); }
+Status set_prepared_store(const std::string& folder) {
+  return Error{ErrorCode::kInvalidArgument,
+               "store '" + folder + "' of prepared kernels: " + kRemedy, "prepared"};
+}
 
 }  // namespace longspan

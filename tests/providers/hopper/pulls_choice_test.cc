@@ -71,16 +71,16 @@ TEST(PullsChoice, TheAutomaticChoicePricesThem) {
   Options options;
   options.forward.routing = {RoutingMode::kRequire, "hopper"};
   options.partition = "zigzag";
-  options.head_slices = 1;
-  constexpr const char* kLong = "dtype=bf16 heads=32/8 dim=128 lengths=16384 mask=causal";
-  const Choice choice = chosen(kLong, 2, options);
-  EXPECT_EQ(choice.setting.forward, "all_gather");
-  EXPECT_TRUE(choice.setting.pulls);
-  EXPECT_THAT(reason(choice), HasSubstr("least modelled time"));
+  const auto forward_of = [&](const char* length) {
+    const std::string text = std::string("dtype=bf16 heads=32/8 dim=128 mask=causal lengths=");
+    return chosen(text + length, 2, options).setting;
+  };
+  EXPECT_TRUE(forward_of("4096").pulls);
+  EXPECT_FALSE(forward_of("16384").pulls) << "backward finds heads where all_to_all left them";
+  options.backward.strategy = kNoStrategy;
+  EXPECT_TRUE(forward_of("16384").pulls);
   options.pull = false;
-  const Choice exchanged = chosen(kLong, 2, options);
-  EXPECT_EQ(exchanged.setting.forward, "all_to_all");
-  EXPECT_FALSE(exchanged.setting.pulls);
+  EXPECT_FALSE(forward_of("16384").pulls);
 }
 
 TEST(PullsChoice, OthersOfferNoPulls) {

@@ -65,7 +65,7 @@ def test_routing_is_told():
     assert chosen("f32", causal=True) == ("cuda/reference",) * 2
     assert "cuda/reference" not in chosen(causal=True)  # which is behind all that is faster
     plan = engine_of(device=DEVICE).plan(
-        dtype="bf16", heads=(4, 2), dim=64, lengths=[130], dropout=0.5
+        dtype="bf16", heads=(4, 2), dim=64, lengths=[130], dropout=0.5, bias="1,h"
     )
     assert plan.forward[2] == "cuda/reference" and plan.forward[3]
     with pytest.raises(longspan.Unsupported, match="dropout is not offered by cudnn") as raised:

@@ -119,7 +119,7 @@ def attention(
     plain = (
         alibi is False
         and (scale is sinks is bias is dropout_rng is actual_lengths is actual_kv_lengths is None)
-        and not (softcap or dropout or return_lse or return_max_logit)
+        and softcap == 0 and not (dropout or return_lse or return_max_logit)
     )
     if (
         type(plan) is Plan and plain and plan.plain and layout == "bshd"

@@ -183,10 +183,12 @@ def attend(plan: Plan, q, k, v, sinks, bias, slopes, values: Values):
 
 def attend_plain(plan: Plan, q, k, v) -> torch.Tensor:
     """o of a plain plan: fewer steps than attend()."""
-    if not (q.is_contiguous() and k.is_contiguous() and v.is_contiguous()):
-        q, k, v = dense(q), dense(k), dense(v)
     if tracing() or _transforms.transforming() or forward_ad._current_level >= 0:
         return attend(plan, q, k, v, None, None, None, Values(plan.scale))[0]
+    if not (q.is_contiguous() and k.is_contiguous() and v.is_contiguous()) or (
+        q.is_neg() or k.is_neg() or v.is_neg()
+    ):
+        q, k, v = dense(q), dense(k), dense(v)
     q, k, v = unwrap_if_dead(q), unwrap_if_dead(k), unwrap_if_dead(v)  # of transforms that are over
     if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
         _check_backward(plan)
