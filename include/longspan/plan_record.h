@@ -41,7 +41,8 @@ struct PlanRecord {
   PartitionKind partition = PartitionKind::kContiguous;
   int head_slices = 1;
   bool require_fp32_partials = false;
-  bool pulls = false;  // forward's launch brings keys and values itself (Setting::pulls)
+  bool pulls = false;          // forward's launch brings keys and values itself (Setting::pulls)
+  bool gathers_whole = false;  // backward's keys lie in one buffer (Setting::gathers_whole)
   std::vector<Promise> promises;
   GuardPolicy guards = GuardPolicy::kReport;
   RecordedDirection forward;
@@ -66,6 +67,7 @@ struct PlanParts {
   const Options& options;
   const Explanation& explanation;
   bool pulls = false;
+  bool gathers_whole = false;
   uint64_t forward_hash = 0;   // hash_schedule of rank 0
   uint64_t backward_hash = 0;  // unused where explanation.forward_only
 };

@@ -174,6 +174,10 @@ struct Setting {
   bool whole = false;
   /// Forward's all_gather may pull: the communicator lends, and one provider pulls.
   bool pulls = false;
+  /// Backward's all_gather may put all keys that a rank's queries see into one buffer and write
+  /// whole gradients of them: those that other ranks add to have 16 bits, which is for providers
+  /// whose partial results have no more.
+  bool gathers_whole = false;
   /// Exchanges of heads run in this many slices where the heads divide, so that one slice moves
   /// while another is computed.
   int head_slices = 1;

@@ -81,6 +81,40 @@ __global__ void __launch_bounds__(kRowThreads)
   });
 }
 
+__device__ float2 halves(uint32_t both, bool is_f16) {
+  return is_f16 ? __half22float2(*reinterpret_cast<const __half2*>(&both))
+                : __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&both));
+}
+
+/// `count` values of 16 bits to float32.
+__device__ void widen_values(const uint16_t* src, float* dst, bool is_f16, int32_t count,
+                             int lane) {
+  if (count % 8 != 0 || !aligned(src) || !aligned(dst)) {
+    for (int32_t i = lane; i < count; i += kWarp) dst[i] = halves(src[i], is_f16).x;
+    return;
+  }
+  auto* const to = reinterpret_cast<float4*>(dst);
+#pragma unroll 2
+  for (int32_t i = lane; i < count / 8; i += kWarp) {
+    const uint4 v = reinterpret_cast<const uint4*>(src)[i];
+    const float2 a = halves(v.x, is_f16);
+    const float2 b = halves(v.y, is_f16);
+    const float2 c = halves(v.z, is_f16);
+    const float2 d = halves(v.w, is_f16);
+    to[2 * i] = {a.x, a.y, b.x, b.y};
+    to[2 * i + 1] = {c.x, c.y, d.x, d.y};
+  }
+}
+
+__global__ void __launch_bounds__(kRowThreads)
+    widen_kernel(const __grid_constant__ RowParameters p) {
+  for_each_unit(p, [](const RowUnit& u, const DeviceView& src, const DeviceView& dst, int lane) {
+    const auto* const from = reinterpret_cast<const uint16_t*>(src.data);
+    widen_values(from + src.offset(u.src_row, u.src_head), dst.at<float>(u.dst_row, u.dst_head),
+                 src.dtype == DType::kF16, u.heads * dst.dim, lane);
+  });
+}
+
 __global__ void __launch_bounds__(kRowThreads)
     zero_kernel(const __grid_constant__ RowParameters p) {
   for_each_unit(p, [](const RowUnit& u, const DeviceView&, const DeviceView& dst, int lane) {
@@ -111,6 +145,8 @@ __global__ void __launch_bounds__(kRowThreads)
 void launch_moves(RowOp op, const RowParameters& p, dim3 blocks, cudaStream_t stream) {
   if (op == RowOp::kCopy) {
     copy_kernel<<<blocks, kRowThreads, 0, stream>>>(p);
+  } else if (op == RowOp::kWiden) {
+    widen_kernel<<<blocks, kRowThreads, 0, stream>>>(p);
   } else if (op == RowOp::kZero) {
     zero_kernel<<<blocks, kRowThreads, 0, stream>>>(p);
   } else {

@@ -28,6 +28,7 @@ struct RowParameters;
 
 enum class RowOp {
   kCopy,    // equal types, or f32 to f16 and bf16, rounded to nearest even
+  kWiden,   // f16 or bf16 to f32
   kAdd,     // dst += src, f32 or f64
   kMax,     // dst = max(dst, src), f32 or f64
   kZero,    // dst = 0; src is not used

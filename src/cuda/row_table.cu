@@ -110,6 +110,7 @@ Status RowTable::run(RowOp op, std::span<const TensorView> views, const TensorVi
                       static_cast<unsigned>((launch.heads + p.span - 1) / p.span));
     switch (op) {
       case RowOp::kCopy:
+      case RowOp::kWiden:
       case RowOp::kZero:
       case RowOp::kLowest: launch_moves(op, p, blocks, native); break;
       case RowOp::kAdd:

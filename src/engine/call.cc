@@ -21,6 +21,7 @@ Result<PlanRecord> PreparedCall::record() const {
                       .options = parts_.options,
                       .explanation = parts_.explanation,
                       .pulls = parts_.setting.pulls,
+                      .gathers_whole = parts_.setting.gathers_whole,
                       .forward_hash = prepared(Direction::kForward).first_hash,
                       .backward_hash = prepared(Direction::kBackward).first_hash});
 }

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "engine/choose_strategies.h"
+#include "engine/gathering.h"
 #include "engine/pulling.h"
 #include "guard/predicate.h"
 #include "longspan/routing_table.h"
@@ -98,6 +99,21 @@ Status expect_pulls(Setting& setting, const Device& device, const Options& optio
   return {};
 }
 
+/// Lets backward's all_gather be priced as it would run.
+Status expect_gathers(Setting& setting, const Device& device, const Options& options,
+                      PlanCache& cache) {
+  if (options.backward.strategy != "auto" || !setting.whole) return {};
+  Setting tried = setting;
+  tried.forward = tried.backward = "all_gather";
+  LONGSPAN_TRY(const Strategy* const strategy, find_strategy(tried.backward));
+  if (declined(strategy->consider(tried, Direction::kBackward)) != nullptr) return {};
+  Selection backward;
+  LONGSPAN_CHECK_OK(choose_provider(tried, Direction::kBackward, device, options, cache, backward));
+  LONGSPAN_CHECK_OK(choose_gathers(tried, device, options.rates, backward));
+  setting.gathers_whole = tried.gathers_whole;
+  return {};
+}
+
 }  // namespace
 
 std::shared_ptr<const RoutingTable> routing_table(const Options& options) {
@@ -136,8 +152,11 @@ Result<Choice> choose(const Problem& problem, const Topology& topology, const De
   explanation.partition_reason = std::move(chosen.reason);
   const bool may_pull = lends && options.pull && topology.ranks() > 1;
   if (may_pull) LONGSPAN_CHECK_OK(expect_pulls(setting, device, options, cache));
+  if (topology.ranks() > 1) {
+    LONGSPAN_CHECK_OK(expect_gathers(setting, device, options, cache));
+  }
   LONGSPAN_CHECK_OK(choose_strategies(setting, device, options, explanation));
-  setting.pulls = false;
+  setting.pulls = setting.gathers_whole = false;
   if (!explanation.forward.strategy) return choice;
   if (!explanation.forward_only && !explanation.backward.strategy) return choice;
   setting.forward = explanation.forward.strategy->name;
@@ -148,6 +167,7 @@ Result<Choice> choose(const Problem& problem, const Topology& topology, const De
   if (explanation.forward_only) return choice;
   LONGSPAN_CHECK_OK(
       choose_provider(setting, Direction::kBackward, device, options, cache, explanation.backward));
+  LONGSPAN_CHECK_OK(choose_gathers(setting, device, options.rates, explanation.backward));
   return choice;
 }
 

@@ -19,6 +19,18 @@ std::vector<int> sample_ranks(int ranks) {
   return sample;
 }
 
+Result<double> modelled_seconds(const Setting& setting, Direction direction, const Rates& rates) {
+  LONGSPAN_TRY(
+      const Strategy* const strategy,
+      find_strategy(direction == Direction::kForward ? setting.forward : setting.backward));
+  double slowest = 0;
+  for (const int rank : sample_ranks(setting.topology.ranks())) {
+    LONGSPAN_TRY(const Schedule schedule, strategy->build(setting, direction, rank));
+    slowest = std::max(slowest, cost(schedule, setting.topology, rates).seconds);
+  }
+  return slowest;
+}
+
 namespace {
 
 /// Strategies that may run a direction; the others' declines go to the selection.
@@ -45,8 +57,7 @@ Result<std::vector<const Strategy*>> candidates(const std::string& wanted, const
 /// Prices strategies by the slowest sampled rank.
 class Pricing {
  public:
-  Pricing(Setting& setting, const Rates& rates)
-      : setting_(setting), rates_(rates), ranks_(sample_ranks(setting.topology.ranks())) {}
+  Pricing(Setting& setting, const Rates& rates) : setting_(setting), rates_(rates) {}
 
   /// Forward: `after_same` says whether a backward follows (of the same strategy).
   Result<double> seconds(const Strategy& strategy, Direction direction, bool after_same) {
@@ -58,11 +69,7 @@ class Pricing {
       setting_.forward = strategy.name;
       if (!after_same) setting_.backward = kNoStrategy;
     }
-    double slowest = 0;
-    for (const int rank : ranks_) {
-      LONGSPAN_TRY(const Schedule schedule, strategy.build(setting_, direction, rank));
-      slowest = std::max(slowest, cost(schedule, setting_.topology, rates_).seconds);
-    }
+    LONGSPAN_TRY(const double slowest, modelled_seconds(setting_, direction, rates_));
     known_.emplace(key, slowest);
     return slowest;
   }
@@ -70,7 +77,6 @@ class Pricing {
  private:
   Setting& setting_;
   const Rates& rates_;
-  std::vector<int> ranks_;
   std::map<std::tuple<std::string_view, Direction, bool, int>, double> known_;
 };
 

@@ -48,17 +48,30 @@ RowItem sink_item(const Schedule& schedule, const Step& step, const Fill& fill) 
   return item;
 }
 
-/// The tables of one step: those of an operation, and of the fills the rows that start at -inf.
+/// The tables of one step: those of an operation, of the fills the rows that start at -inf, and of
+/// the copies those to a wider type.
 struct Tables {
   RowTable rows;
   RowTable lowest;
+  RowTable widened;
 };
+
+bool widens(const Schedule& schedule, const Copy& copy) {
+  const auto size = [&](BufferId id) {
+    return size_of(schedule.buffers[static_cast<size_t>(id)].dtype);
+  };
+  return size(copy.src) < size(copy.dst);
+}
 
 Result<Tables> tables_of(const Schedule& schedule, const Step& step) {
   if (step.kind == StepKind::kPull) return Tables();  // attend's
   std::vector<RowItem> rows;
   std::vector<RowItem> lowest;
-  for (const Copy& copy : step.copies) rows.push_back(item_of(copy));
+  std::vector<RowItem> widened;
+  const bool moves = step.kind == StepKind::kPack || step.kind == StepKind::kUnpack;
+  for (const Copy& copy : step.copies) {
+    (moves && widens(schedule, copy) ? widened : rows).push_back(item_of(copy));
+  }
   for (const Fill& fill : step.fills) {
     const Quantity quantity = schedule.buffers[static_cast<size_t>(fill.buffer)].quantity;
     if (step.kind == StepKind::kSink) {
@@ -74,6 +87,7 @@ Result<Tables> tables_of(const Schedule& schedule, const Step& step) {
   const bool sums = step.kind == StepKind::kAccumulate || step.kind == StepKind::kMaximum;
   LONGSPAN_TRY(tables.rows, RowTable::make(rows, sums));
   LONGSPAN_TRY(tables.lowest, RowTable::make(lowest));
+  LONGSPAN_TRY(tables.widened, RowTable::make(widened));
   return Result<Tables>(std::move(tables));
 }
 
@@ -99,7 +113,9 @@ class CudaProgram final : public RowProgram {
       case StepKind::kMaximum: return rows(RowOp::kMax);
       case StepKind::kLend:
       case StepKind::kPack:
-      case StepKind::kUnpack: return rows(RowOp::kCopy);
+      case StepKind::kUnpack:
+        LONGSPAN_CHECK_OK(rows(RowOp::kCopy));
+        return tables.widened.run(RowOp::kWiden, views, {}, 0, stream);
       case StepKind::kSink:
         return tables.rows.run(RowOp::kSink, views, sides.sink, head_of(schedule, step), stream,
                                sides.lengths.q.data());

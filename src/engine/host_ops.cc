@@ -46,12 +46,25 @@ void to_bf16(const std::byte* src, std::byte* dst, int64_t count) {
   for (int64_t i = 0; i < count; ++i) to[i] = float_to_bf16(from[i]);
 }
 
+void from_f16(const std::byte* src, std::byte* dst, int64_t count) {
+  const auto* from = reinterpret_cast<const uint16_t*>(src);
+  auto* to = reinterpret_cast<float*>(dst);
+  for (int64_t i = 0; i < count; ++i) to[i] = f16_to_float(from[i]);
+}
+
+void from_bf16(const std::byte* src, std::byte* dst, int64_t count) {
+  const auto* from = reinterpret_cast<const uint16_t*>(src);
+  auto* to = reinterpret_cast<float*>(dst);
+  for (int64_t i = 0; i < count; ++i) to[i] = bf16_to_float(from[i]);
+}
+
 template <int64_t kSize>
 void same(const std::byte* src, std::byte* dst, int64_t count) {
   std::memcpy(dst, src, static_cast<size_t>(count * kSize));
 }
 
 Convert conversion(DType src, DType dst) {
+  if (src != dst && dst == DType::kF32) return src == DType::kF16 ? from_f16 : from_bf16;
   if (src != dst) return dst == DType::kF16 ? to_f16 : to_bf16;
   return size_of(src) == 8 ? same<8> : size_of(src) == 4 ? same<4> : same<2>;
 }

@@ -9,8 +9,8 @@
 
 namespace longspan {
 
-/// Pack and unpack: equal types, or accumulator type to the problem's type (rounded to nearest
-/// even).
+/// Pack and unpack: equal types, accumulator type to the problem's type (rounded to nearest even),
+/// or back.
 void copy_rows(const TensorView& src, const TensorView& dst, const Copy& copy, Workers& workers);
 
 /// dst += src, both accumulator type.

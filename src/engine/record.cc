@@ -138,6 +138,7 @@ Result<PlanRecord> make_record(const PlanParts& parts) {
                     .head_slices = parts.explanation.head_slices,
                     .require_fp32_partials = parts.options.require_fp32_partials,
                     .pulls = parts.pulls,
+                    .gathers_whole = parts.gathers_whole,
                     .promises = parts.options.promises,
                     .guards = parts.options.guards,
                     .forward = {},
@@ -193,6 +194,7 @@ Result<Choice> settle(const PlanRecord& record, const Topology& topology, const 
   choice.setting.forward = options.forward.strategy;
   choice.setting.backward = options.backward.strategy;
   choice.setting.pulls = record.pulls;
+  choice.setting.gathers_whole = record.gathers_whole;
   Explanation& explanation = choice.explanation;
   explanation.partition = record.partition;
   explanation.partition_reason = kReason;

@@ -203,6 +203,7 @@ std::string PlanRecord::to_bytes() const {
                  {"head_slices", head_slices},
                  {"require_fp32_partials", require_fp32_partials},
                  {"pulls", pulls},
+                 {"gathers_whole", gathers_whole},
                  {"promises", promised},
                  {"guards", name(guards)},
                  {"forward", direction_json(forward)},
@@ -214,8 +215,8 @@ Result<PlanRecord> PlanRecord::from_bytes(std::string_view bytes) {
   LONGSPAN_TRY(const Fields fields,
                Fields::of(plan, "the plan",
                           {"format", "longspan", "checksum", "problem", "node_of_rank", "device",
-                           "partition", "head_slices", "require_fp32_partials", "pulls", "promises",
-                           "guards", "forward", "backward"}));
+                           "partition", "head_slices", "require_fp32_partials", "pulls",
+                           "gathers_whole", "promises", "guards", "forward", "backward"}));
   PlanRecord record;
   LONGSPAN_TRY(record.problem, fields.text("problem"));
   LONGSPAN_CHECK_OK(check_problem(record.problem));
@@ -226,6 +227,7 @@ Result<PlanRecord> PlanRecord::from_bytes(std::string_view bytes) {
   LONGSPAN_TRY(record.head_slices, fields.count("head_slices", kMostHeadSlices));
   LONGSPAN_TRY(record.require_fp32_partials, fields.flag("require_fp32_partials"));
   LONGSPAN_TRY(record.pulls, fields.flag("pulls"));
+  LONGSPAN_TRY(record.gathers_whole, fields.flag("gathers_whole"));
   LONGSPAN_TRY(record.promises, promises_of(fields));
   LONGSPAN_TRY(const std::string guards, fields.text("guards"));
   LONGSPAN_TRY(record.guards, parse_guard_policy(guards));

@@ -246,8 +246,9 @@ class StepCheck {
           fmt::format("adds {} in {} to {}", name(src.quantity), name(src.dtype), name(dst.dtype)),
           copy.dst);
     }
-    // A result that was rounded to the problem's type stays so: it must not become a summand again.
-    if (src.dtype != dst.dtype && dst.dtype == sum) {
+    // A rounded result must not become a summand again, but for whole gradients of gathered keys.
+    const bool gathered = setting_.gathers_whole && schedule_.tiles.features.whole;
+    if (src.dtype != dst.dtype && dst.dtype == sum && !(gathered && is_gradient(src.quantity))) {
       return fail(fmt::format("takes rounded {} as {}", name(src.dtype), name(sum)), copy.dst);
     }
     return {};

@@ -38,9 +38,11 @@ HeadShare slice_of(const HeadShare& share, int64_t group, int slices, int index)
 }
 
 /// Stripes are left out: their queries and neighbouring keys have different strides.
-bool may_pull(const Emission& e) {
-  return e.setting.pulls && e.arrangement.gather && e.direction == Direction::kForward &&
-         e.arrangement.rings > 1 && e.setting.partition.kind() != PartitionKind::kStriped;
+bool may_gather(const Emission& e) {
+  const bool allowed =
+      e.direction == Direction::kForward ? e.setting.pulls : e.setting.gathers_whole;
+  return allowed && e.arrangement.gather && e.arrangement.rings > 1 &&
+         e.setting.partition.kind() != PartitionKind::kStriped;
 }
 
 }  // namespace
@@ -71,12 +73,12 @@ Emission::Emission(const Setting& s, Direction d, int r, std::string_view strate
       q_members(member_rows(*this, SideOf::kQuery)),
       k_members(member_rows(*this, SideOf::kKey)),
       builder(d, strategy, r, a.ways * a.rings),
-      pulls(may_pull(*this)),
-      own(meet(problem, q, pulls ? all_keys(s) : k)),
+      gathers(may_gather(*this)),
+      own(meet(problem, q, gathers ? all_keys(s) : k)),
       whole_o(writes_whole_o(*this)),
       whole_gradients(writes_whole_gradients(*this)) {
-  if (pulls && !whole_o) {
-    pulls = false;
+  if (gathers && !(d == Direction::kForward ? whole_o : whole_gradients)) {
+    gathers = whole_o = false;
     own = meet(problem, q, k);
   }
   for (int i = 0; i < slices; ++i) exchanges.emplace_back(builder.region(), builder.region());
@@ -160,6 +162,18 @@ std::vector<Copy> copy_rows(const Rows& rows, BufferId from, BufferId to, int64_
                       .heads = heads});
   }
   return copies;
+}
+
+void add_copies(std::vector<Copy>& copies, const std::vector<SharedRows>& rows, BufferId from,
+                BufferId to, int64_t heads) {
+  for (const SharedRows& shared : rows) {
+    copies.push_back({.src = from,
+                      .dst = to,
+                      .src_row = shared.a_row,
+                      .dst_row = shared.b_row,
+                      .rows = shared.rows,
+                      .heads = heads});
+  }
 }
 
 }  // namespace longspan

@@ -87,8 +87,8 @@ struct Emission {
   std::vector<MemberRows> q_members, k_members;  // of the group; empty when ways is 1
   Builder builder;
   std::vector<std::pair<RegionId, RegionId>> exchanges;  // send, recv of each slice, both ways
-  bool pulls;    // forward: attend brings the keys of all ranks itself
-  Meeting own;   // where the rows that attend works on meet: with all ranks' keys where it pulls
+  bool gathers;  // one part has the keys of all ranks; forward's attend brings them itself
+  Meeting own;   // where the rows that attend works on meet: with all ranks' keys where it gathers
   bool whole_o;  // forward writes its results instead of adding to them
   bool whole_gradients;  // and so does backward (Features::whole)
   std::map<Quantity, BufferId> operands;
@@ -130,6 +130,9 @@ void reduce_max_logit(Emission& emission, BufferId own);
 
 /// Copies valid rows between two buffers whose rows are `rows`.
 std::vector<Copy> copy_rows(const Rows& rows, BufferId from, BufferId to, int64_t heads);
+/// Adds copies of the tokens that buffers of other rows share: shared_rows(), from a to b.
+void add_copies(std::vector<Copy>& copies, const std::vector<SharedRows>& rows, BufferId from,
+                BufferId to, int64_t heads);
 
 /// delta = rowsum(dout * O) of a 16-bit O is off by the rounding of O. Where few keys have weight,
 /// dq and dk are small differences and that error would be most of them, so forward keeps O as it

@@ -23,10 +23,11 @@ BufferId own_o(Emission& e) {
   return keeps_exact_o(e.setting) ? exact_o(e) : e.operand(Quantity::kO, e.problem.dtype);
 }
 
-/// dq, dk and dv as attend steps leave them.
+/// dq, dk and dv as attend steps leave them. Gathered keys are all attended.
 void start_gradients(Emission& e, AttendBuffers& buffers) {
   std::vector<Fill> fills;
   for (const BufferId id : {buffers.dq, buffers.dk, buffers.dv}) {
+    if (e.gathers && id != buffers.dq) continue;
     if (e.whole_gradients) {
       const std::vector<Fill> more = unattended(e, id);
       fills.insert(fills.end(), more.begin(), more.end());

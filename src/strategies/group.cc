@@ -163,6 +163,43 @@ Place locate(const Rows& rows, const Run& part) {
   return {};
 }
 
+std::vector<SharedRows> shared_rows(const Rows& a, const Rows& b) {
+  std::vector<SharedRows> shared;
+  size_t from = 0;
+  for (const Run& one : a.runs) {
+    while (from < b.runs.size() && b.runs[from].sequence < one.sequence) ++from;
+    for (size_t i = from; i < b.runs.size() && b.runs[i].sequence == one.sequence; ++i) {
+      const Run& other = b.runs[i];
+      const int64_t begin = std::max(one.tokens.begin, other.tokens.begin);
+      const int64_t end = std::min(one.tokens.end, other.tokens.end);
+      if (begin >= end) continue;
+      shared.push_back({one.row + begin - one.tokens.begin, other.row + begin - other.tokens.begin,
+                        end - begin});
+    }
+  }
+  return shared;
+}
+
+Rows without(const Rows& rows, const Rows& others) {
+  const std::vector<SharedRows> taken = shared_rows(rows, others);
+  auto next = taken.begin();
+  Rows left;
+  left.rows = rows.rows;
+  for (const Run& run : rows.runs) {
+    int64_t at = 0;  // of the run's tokens
+    const auto keep_until = [&](int64_t end) {
+      if (at == end) return;
+      left.runs.push_back({run.row + at, run.sequence, run.tokens.slice(at, end), end - at});
+    };
+    for (; next != taken.end() && next->a_row < run.row + run.valid; ++next) {
+      keep_until(next->a_row - run.row);
+      at = next->a_row - run.row + next->rows;
+    }
+    keep_until(run.valid);
+  }
+  return left;
+}
+
 Meeting meet(const Problem& problem, const Rows& q, const Rows& k) {
   Meeting meeting;
   std::vector<Need> needs;

@@ -54,6 +54,17 @@ struct Place {
 };
 Place locate(const Rows& rows, const Run& part);
 
+/// Rows of two tensors that hold the same tokens: `rows` of them, one behind the other in both.
+struct SharedRows {
+  int64_t a_row = 0;
+  int64_t b_row = 0;
+  int64_t rows = 0;
+};
+/// Tokens that both hold, in the order of `a`. Runs have stride 1 and rise by sequence.
+std::vector<SharedRows> shared_rows(const Rows& a, const Rows& b);
+/// Tokens of `rows` that `others` lack, at the rows where they are. Runs as above.
+Rows without(const Rows& rows, const Rows& others);
+
 /// The tiles between queries and keys that see each other, and the keys that takes.
 struct Meeting {
   std::vector<PlacedTile> tiles;  // q_row and k_row: rows of the tensors that hold them

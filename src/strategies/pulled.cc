@@ -15,19 +15,6 @@ namespace {
 using KeysValues = std::array<BufferId, 2>;
 constexpr std::array<Quantity, 2> kQuantities = {Quantity::kK, Quantity::kV};
 
-/// Tokens that two runs of stride 1 have in common.
-Interval common(const Run& a, const Run& b) {
-  if (a.sequence != b.sequence) return {};
-  return {std::max(a.tokens.begin, b.tokens.begin), std::min(a.tokens.end, b.tokens.end)};
-}
-
-bool meets(const Rows& a, const Rows& b) {
-  return std::any_of(a.runs.begin(), a.runs.end(), [&](const Run& one) {
-    return std::any_of(b.runs.begin(), b.runs.end(),
-                       [&](const Run& other) { return common(one, other).size() > 0; });
-  });
-}
-
 class Pulled {
  public:
   Pulled(Emission& e, const AttendBuffers& buffers) : e_(e), b_(buffers) {}
@@ -38,8 +25,12 @@ class Pulled {
     const KeysValues gathered = place("gathered", needed);
     std::vector<Copy> copies;
     for (int owner = 0; owner < e_.setting.topology.ranks(); ++owner) {
-      if (!meets(needed, rows_of(owner))) continue;
-      add_copies(owner == e_.rank ? lent : of_peer(owner), owner, gathered, copies);
+      const std::vector<SharedRows> rows = shared_rows(rows_of(owner), needed);
+      if (rows.empty()) continue;
+      const KeysValues from = owner == e_.rank ? lent : of_peer(owner);
+      for (size_t i = 0; i < from.size(); ++i) {
+        add_copies(copies, rows, from[i], gathered[i], e_.problem.heads_kv);
+      }
     }
     e_.builder.pull(std::move(copies), readers_.empty() ? std::vector<BufferId>() : list(lent),
                     readers_);
@@ -83,7 +74,8 @@ class Pulled {
     for (int rank = 0; rank < e_.setting.topology.ranks(); ++rank) {
       if (rank == e_.rank) continue;
       const Rows queries = valid_rows(e_.setting.partition.q(rank));
-      if (meets(meet(e_.problem, queries, keys).needed, e_.own_k)) readers_.push_back(rank);
+      const Rows seen = meet(e_.problem, queries, keys).needed;
+      if (!shared_rows(seen, e_.own_k).empty()) readers_.push_back(rank);
     }
     const KeysValues lent = place("lent", e_.own_k);
     std::vector<Copy> copies;
@@ -105,25 +97,6 @@ class Pulled {
       ids[i] = e_.builder.add(std::move(lent));
     }
     return ids;
-  }
-
-  void add_copies(const KeysValues& from, int owner, const KeysValues& to,
-                  std::vector<Copy>& copies) const {
-    const Rows rows = rows_of(owner);
-    for (size_t i = 0; i < from.size(); ++i) {
-      for (const Run& run : e_.own.needed.runs) {
-        for (const Run& source : rows.runs) {
-          const Interval tokens = common(run, source);
-          if (tokens.size() == 0) continue;
-          copies.push_back({.src = from[i],
-                            .dst = to[i],
-                            .src_row = source.row + tokens.begin - source.tokens.begin,
-                            .dst_row = run.row + tokens.begin - run.tokens.begin,
-                            .rows = tokens.size(),
-                            .heads = e_.problem.heads_kv});
-        }
-      }
-    }
   }
 
   Emission& e_;

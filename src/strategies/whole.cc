@@ -42,7 +42,7 @@ bool keeps_exact_o(const Setting& setting) {
 }
 
 bool writes_whole_o(const Emission& e) {
-  return e.setting.whole && (e.arrangement.rings == 1 || e.pulls) &&
+  return e.setting.whole && (e.arrangement.rings == 1 || e.gathers) &&
          e.problem.sink == Sink::kNone && !keeps_exact_o(e.setting) &&
          are_apart(e.own.tiles, false);
 }

@@ -113,6 +113,17 @@ TEST(PlanRecord, KeepsEveryOption) {
   EXPECT_EQ(record.node_of_rank, (std::vector<int>{0, 0}));
 }
 
+TEST(PlanRecord, KeepsWhetherKeysAreGathered) {
+  const std::string bytes = recorded();
+  EXPECT_FALSE(PlanRecord::from_bytes(bytes).value().gathers_whole);
+  const PlanRecord record = PlanRecord::from_bytes(with(bytes, "/gathers_whole", true)).value();
+  EXPECT_TRUE(record.gathers_whole);
+  EXPECT_TRUE(PlanRecord::from_bytes(record.to_bytes()).value().gathers_whole);
+  const auto settled = settle(record, Topology::blocks(2, 1), shared_device());
+  ASSERT_TRUE(settled.ok()) << settled.error().text();
+  EXPECT_TRUE(settled->setting.gathers_whole);
+}
+
 TEST(PlanRecord, BuildsNothingThatTheCacheHas) {
   Options options;
   options.plans = make_plan_cache();

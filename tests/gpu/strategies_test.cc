@@ -67,5 +67,67 @@ TEST_P(Strategies, AnyNumberOfRanksOnOneDevice) {
 
 INSTANTIATE_TEST_SUITE_P(Lane, Strategies, ::testing::ValuesIn(lanes()));
 
+struct Packed {
+  std::string problem, partition;
+};
+
+void PrintTo(const Packed& p, std::ostream* out) { *out << p.problem << ", " << p.partition; }
+
+class GatheredKeys : public ::testing::TestWithParam<Packed> {};
+
+/// Rates by which memory alone decides: these problems are small.
+Options gathering_options(const Case& c) {
+  Options options = testkit::options_of(c);
+  options.rates.launch_seconds = options.rates.node_latency = 0;
+  options.rates.node_bytes = 1e15;
+  return options;
+}
+
+/// Whole gradients of keys of all ranks, by a provider whose partial results have 16 bits.
+TEST_P(GatheredKeys, GradientsAreWhole) {
+  constexpr int kRepeats = 3;
+  Case c{.problem = GetParam().problem,
+         .forward = "all_gather",
+         .backward = "all_gather",
+         .partition = GetParam().partition,
+         .provider = "cudnn"};
+  const tool::Inputs inputs = testkit::inputs_of(c);
+  tool::Progress progress(false);
+  const Device device = first_device();
+  const auto reference = tool::compute_reference(inputs, device, progress);
+  ASSERT_TRUE(reference.ok()) << reference.error().text();
+  std::vector<tool::NamedMeasure> alone;
+  for (c.ranks = 1; c.ranks <= 4; ++c.ranks) {
+    SCOPED_TRACE(testkit::text(c));
+    const auto results =
+        tool::run_threads({.inputs = &inputs,
+                           .options = gathering_options(c),
+                           .topology = Topology::blocks(c.ranks, 1),
+                           .communicator = "peer",
+                           .device = device,
+                           .devices = std::vector<Device>(static_cast<size_t>(c.ranks), device),
+                           .repeat = kRepeats});
+    ASSERT_TRUE(results.ok()) << results.error().text();
+    EXPECT_TRUE(results->call->schedule(Direction::kBackward).tiles.features.whole)
+        << results->call->explanation().backward.strategy_reason;
+    EXPECT_EQ(results->unequal_repeats, 0);
+    const auto measures = expect_right(inputs, *results, *reference);
+    if (alone.empty()) alone = measures;
+    expect_all_pass(tool::check_against_one_rank(measures, alone, 1.35));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Problems, GatheredKeys,
+    ::testing::Values(Packed{"dtype=bf16 heads=8/2 dim=128 lengths=3000 mask=causal window=400,0 "
+                             "deterministic=true",
+                             "contiguous"},
+                      Packed{"dtype=f16 heads=4/4 dim=64 lengths=900,300,1,1400,800 mask=causal "
+                             "deterministic=true",
+                             "balanced"},
+                      Packed{"dtype=bf16 heads=4/1 dim=128 lengths=1100 kv_lengths=1500 mask=none "
+                             "deterministic=true",
+                             "contiguous"}));
+
 }  // namespace
 }  // namespace longspan::testing

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
 #include <vector>
@@ -171,6 +172,35 @@ TEST(Rows, LocateFindsEveryRunOfAMember) {
       }
     }
   }
+}
+
+/// Tokens of one sequence, in rows of their own.
+Rows rows_of(const std::vector<std::pair<int64_t, int64_t>>& intervals, int32_t sequence = 0) {
+  Rows rows;
+  for (const auto& [begin, end] : intervals) {
+    rows.runs.push_back({rows.rows, sequence, {begin, end, 1}, end - begin});
+    rows.rows += end - begin;
+  }
+  return rows;
+}
+
+TEST(SharedRows, AreWhereBothHaveTheTokens) {
+  const auto shared = shared_rows(rows_of({{10, 20}, {30, 50}}), rows_of({{0, 12}, {15, 40}}));
+  std::vector<std::array<int64_t, 3>> places;
+  for (const SharedRows& s : shared) places.push_back({s.a_row, s.b_row, s.rows});
+  EXPECT_THAT(places,
+              ElementsAre(std::array<int64_t, 3>{0, 10, 2}, std::array<int64_t, 3>{5, 12, 5},
+                          std::array<int64_t, 3>{10, 27, 10}));
+  EXPECT_TRUE(shared_rows(rows_of({{0, 9}}), rows_of({{0, 9}}, 1)).empty());
+}
+
+TEST(Without, KeepsTheRowsOfTheRest) {
+  const Rows rest = without(rows_of({{10, 20}, {30, 50}}), rows_of({{0, 12}, {15, 40}}));
+  ASSERT_EQ(rest.runs.size(), 2u);
+  EXPECT_EQ(rest.rows, 30);
+  EXPECT_EQ(rest.runs[0], (longspan::Run{2, 0, {12, 15, 1}, 3}));
+  EXPECT_EQ(rest.runs[1], (longspan::Run{20, 0, {40, 50, 1}, 10}));
+  EXPECT_TRUE(without(rest, rows_of({{0, 100}})).runs.empty());
 }
 
 }  // namespace
