@@ -5,9 +5,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <functional>
+#include <thread>
 #include <vector>
 
 namespace longspan::testing {
@@ -37,6 +40,14 @@ inline std::vector<int> fork_ranks(int ranks, const std::function<void(int)>& bo
     codes.push_back(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
   }
   return codes;
+}
+
+/// The process is killed while it goes on.
+inline void die_soon() {
+  std::thread([] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    kill(getpid(), SIGKILL);
+  }).detach();
 }
 
 }  // namespace longspan::testing

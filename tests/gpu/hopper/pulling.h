@@ -9,19 +9,11 @@
 #include <utility>
 #include <vector>
 
+#include "gpu/must.h"
 #include "gpu/peer/device_flight.h"
 #include "testkit/conformance.h"
 
 namespace longspan::testing {
-
-template <class T>
-T must(Result<T> result) {
-  EXPECT_TRUE(result.ok()) << result.error().text();
-  if (!result.ok()) throw std::runtime_error(result.error().text());
-  return std::move(result).value();
-}
-
-inline void expect_ok(const Status& status) { EXPECT_TRUE(status.ok()) << status.error().text(); }
 
 /// Backward, which hopper leaves to others, tells that O and LSE are right as well.
 inline Options pulling_options(const testkit::Case& c) {
@@ -36,11 +28,6 @@ inline bool pulls(const Call& call) {
     if (step.kind == StepKind::kPull) return true;
   }
   return false;
-}
-
-/// A rank's device: one for all, or all devices in turn.
-inline Device device_of(int rank, bool spread) {
-  return must(cuda_device(spread ? rank % must(cuda_device_count()) : 0));
 }
 
 /// One rank's engine, call and stream.
