@@ -15,6 +15,11 @@ int64_t bias_heads(const TileProblem& p) {
   return kind == Bias::k1H || kind == Bias::kBH ? p.heads_q : 1;
 }
 
+/// cuDNN 9.19's backward is wrong with one row for all queries.
+bool has_one_row(const TileProblem& p) {
+  return p.features.bias == Bias::k111S && p.direction == Direction::kForward;
+}
+
 int64_t row_bytes(const TileProblem& p) {
   return bias_width(most_declared(p.capacity_k)) * kElement;
 }
@@ -23,12 +28,12 @@ int64_t row_bytes(const TileProblem& p) {
 
 BiasShape bias_shape(const TileProblem& p, const Group& group) {
   if (p.features.bias == Bias::kNone) return {};
-  return {bias_heads(p), p.features.bias == Bias::k111S ? 1 : group.sq};
+  return {bias_heads(p), has_one_row(p) ? 1 : group.sq};
 }
 
 int64_t bias_bytes(const TileProblem& p) {
   if (p.features.bias == Bias::kNone) return 0;
-  const int64_t rows = p.features.bias == Bias::k111S ? 1 : most_declared(p.capacity_q);
+  const int64_t rows = has_one_row(p) ? 1 : most_declared(p.capacity_q);
   return bias_heads(p) * rows * row_bytes(p);
 }
 

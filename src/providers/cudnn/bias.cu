@@ -39,7 +39,7 @@ __device__ Octet<T> bias_octet(const PackParameters& p, int64_t head, int64_t i,
   const int64_t place = p.bias.place(t.sequence, p.head_begin + head, t.q_begin + i * t.q_stride,
                                      t.k_begin + j * t.k_stride);
   const T* const from = static_cast<const T*>(p.bias.data) + place;
-  const bool column = p.bias.shared();
+  const bool column = p.bias.shared() && p.rows == 1;
   const bool all =
       j + kVector <= e.nk && (column || (sees(t, i, j) && sees(t, i, j + kVector - 1)));
   if (all && t.k_stride == 1 && reinterpret_cast<uintptr_t>(from) % 16 == 0) {
