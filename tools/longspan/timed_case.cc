@@ -15,51 +15,46 @@ constexpr int kRounds = 5;
 constexpr double kRoundMicroseconds = 30e3;  // of one provider
 constexpr int kMostIterations = 50;
 
-/// One provider, which computes the directions that it offers.
+/// One provider in one direction.
 struct TimedProvider {
   std::string name;
-  bool forward = false;
-  bool backward = false;
   std::unique_ptr<BenchGroup> group;
   int iterations = 1;
-  std::vector<double> forward_us, backward_us;
-
-  const std::vector<double>& times(Direction direction) const {
-    return direction == Direction::kForward ? forward_us : backward_us;
-  }
+  std::vector<double> microseconds;
 };
 
-Options required(Options options, const TimedProvider& timed) {
-  const Routing routing{RoutingMode::kRequire, timed.name};
-  options.forward.routing = timed.forward ? routing : Routing{};
-  options.backward.routing = timed.backward ? routing : Routing{};
-  if (!timed.backward) options.backward.strategy = kNoStrategy;
+/// Forward runs alone, and backward behind a forward that is the same for all providers: what ran
+/// just before, and how hot it left the device, is part of a time.
+Options required(Options options, Direction direction, const std::string& provider) {
+  const bool forward = direction == Direction::kForward;
+  const Routing routing{RoutingMode::kRequire, provider};
+  options.forward.routing = forward ? routing : Routing{};
+  options.backward.routing = forward ? Routing{} : routing;
+  if (forward) options.backward.strategy = kNoStrategy;
   return options;
 }
 
-Result<bool> offers(const CaseTask& task, const Problem& problem, const TimedProvider& asked) {
-  LONGSPAN_TRY(const Explanation explanation, explain(problem, Topology::blocks(1, 1), task.device,
-                                                      required(task.options, asked)));
-  return explanation.ok();
-}
-
-/// Those of the task's providers that offer a direction.
-Result<std::vector<TimedProvider>> offering(const CaseTask& task, const Problem& problem) {
+/// Those of the task's providers that offer the direction.
+Result<std::vector<TimedProvider>> offering(const CaseTask& task, const Problem& problem,
+                                            Direction direction) {
   std::vector<TimedProvider> result;
   for (const std::string& name : task.providers) {
-    TimedProvider timed{.name = name};
-    LONGSPAN_TRY(timed.forward, offers(task, problem, {.name = name, .forward = true}));
-    if (task.options.backward.strategy != kNoStrategy) {
-      LONGSPAN_TRY(timed.backward, offers(task, problem, {.name = name, .backward = true}));
-    }
-    if (timed.forward || timed.backward) result.push_back(std::move(timed));
+    LONGSPAN_TRY(const Explanation explanation,
+                 explain(problem, Topology::blocks(1, 1), task.device,
+                         required(task.options, direction, name)));
+    if (explanation.ok()) result.push_back({.name = name});
   }
   return result;
 }
 
-Status start(const CaseTask& task, const Inputs& inputs, TimedProvider& timed) {
+const std::vector<double>& times(const Slice& slice, Direction direction) {
+  return direction == Direction::kForward ? slice.forward : slice.backward;
+}
+
+Status start(const CaseTask& task, Direction direction, const Inputs& inputs,
+             TimedProvider& timed) {
   GroupTask group{.inputs = &inputs,
-                  .options = required(task.options, timed),
+                  .options = required(task.options, direction, timed.name),
                   .topology = Topology::blocks(1, 1),
                   .device = task.device};
   if (task.device.is_cuda()) group.devices = {task.device};
@@ -72,24 +67,29 @@ Status start(const CaseTask& task, const Inputs& inputs, TimedProvider& timed) {
   return {};
 }
 
-Status run_round(TimedProvider& timed) {
+Status run_round(Direction direction, TimedProvider& timed) {
   LONGSPAN_TRY(const Slice slice, timed.group->run({.warmup = 1, .iterations = timed.iterations}));
-  const auto append = [](std::vector<double>& to, const std::vector<double>& from) {
-    to.insert(to.end(), from.begin(), from.end());
-  };
-  if (timed.forward) append(timed.forward_us, slice.forward);
-  if (timed.backward) append(timed.backward_us, slice.backward);
+  const std::vector<double>& taken = times(slice, direction);
+  timed.microseconds.insert(timed.microseconds.end(), taken.begin(), taken.end());
   return {};
 }
 
-RoutingRow row_of(const Problem& problem, Direction direction, const Device& device,
-                  const std::vector<TimedProvider>& all) {
+/// Without times where fewer than two providers offer the direction.
+Result<RoutingRow> time_direction(const CaseTask& task, const Problem& problem,
+                                  const Inputs& inputs, Direction direction) {
   RoutingRow row;
+  LONGSPAN_TRY(std::vector<TimedProvider> all, offering(task, problem, direction));
+  if (all.size() < 2) return row;
+  for (TimedProvider& timed : all) LONGSPAN_CHECK_OK(start(task, direction, inputs, timed));
+  for (size_t round = 0; round < kRounds; ++round) {
+    for (size_t i = 0; i < all.size(); ++i) {
+      LONGSPAN_CHECK_OK(run_round(direction, all[(round + i) % all.size()]));
+    }
+  }
+  const int64_t rows = all.front().group->call().schedule(direction).tiles.capacity_q;
+  row.measured = routing_case(problem, direction, task.device, rows);
   for (const TimedProvider& timed : all) {
-    if (timed.times(direction).empty()) continue;
-    const int64_t rows = timed.group->call().schedule(direction).tiles.capacity_q;
-    row.measured = routing_case(problem, direction, device, rows);
-    row.times.push_back({timed.name, median(timed.times(direction))});
+    row.times.push_back({timed.name, median(timed.microseconds)});
   }
   std::ranges::stable_sort(row.times, {}, &MeasuredTime::microseconds);
   return row;
@@ -99,20 +99,13 @@ RoutingRow row_of(const Problem& problem, Direction direction, const Device& dev
 
 Result<std::vector<RoutingRow>> time_case(const CaseTask& task) {
   LONGSPAN_TRY(const Source source, resolve_source(task.problem, "", std::nullopt));
-  LONGSPAN_TRY(std::vector<TimedProvider> all, offering(task, source.problem));
-  if (all.size() < 2) return std::vector<RoutingRow>();
-  const bool any_backward = std::ranges::any_of(all, &TimedProvider::backward);
-  LONGSPAN_TRY(const Inputs inputs, make_inputs(source, !any_backward));
-  for (TimedProvider& timed : all) LONGSPAN_CHECK_OK(start(task, inputs, timed));
-  for (size_t round = 0; round < kRounds; ++round) {
-    for (size_t i = 0; i < all.size(); ++i) {
-      LONGSPAN_CHECK_OK(run_round(all[(round + i) % all.size()]));
-    }
-  }
+  std::vector<Direction> directions = {Direction::kForward};
+  if (task.options.backward.strategy != kNoStrategy) directions.push_back(Direction::kBackward);
+  LONGSPAN_TRY(const Inputs inputs, make_inputs(source, directions.size() == 1));
   std::vector<RoutingRow> rows;
-  for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
-    RoutingRow row = row_of(source.problem, direction, task.device, all);
-    if (row.times.size() > 1) rows.push_back(std::move(row));
+  for (const Direction direction : directions) {
+    LONGSPAN_TRY(RoutingRow row, time_direction(task, source.problem, inputs, direction));
+    if (!row.times.empty()) rows.push_back(std::move(row));
   }
   return rows;
 }
