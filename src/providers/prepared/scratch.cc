@@ -43,8 +43,7 @@ Scratch scratch_of(const TileProblem& p, const Builds& builds) {
   take(Name::kK, rows_k * p.dim_qk * 2);
   take(Name::kV, rows_k * p.dim_v * 2);
   take(Name::kO, rows_q * p.dim_v * 2);
-  take(Name::kLse, rows_q * 4);
-  s.row_statistics = places.take(statistics_rows(p, builds) * p.heads_q * 4);
+  take(Name::kLse, statistics_rows(p, builds) * p.heads_q * 4);
   if (p.direction == Direction::kBackward) {
     take(Name::kDout, rows_q * p.dim_v * 2);
     take(Name::kDq, rows_q * p.dim_qk * 2);

@@ -14,7 +14,6 @@ namespace longspan::prepared {
 
 struct Scratch {
   std::array<size_t, kNames> places{};  // of rows that are not in place, and of buffers
-  size_t row_statistics = 0;            // [rows, heads], beside those by heads at kLse
   size_t end = 0;
 
   size_t operator[](Name name) const { return places[static_cast<size_t>(name)]; }

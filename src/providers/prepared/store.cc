@@ -59,7 +59,7 @@ Status Store::read_libraries() {
   LONGSPAN_TRY(Fields fields, Fields::of(root, path));
   LONGSPAN_CHECK_OK(fields.integer("format", kFormat, kFormat).ok()
                         ? Status()
-                        : refused(fmt::format("{} is not of format {}", path, kFormat)));
+                        : refused(fmt::format("{} is not of format {}: prepare the store anew", path, kFormat)));
   const auto resolved = [&](const std::string& text) {
     return (fs::path(folder_) / text).lexically_normal().string();
   };
