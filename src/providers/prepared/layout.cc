@@ -13,7 +13,8 @@ int64_t row_count(const Entry& e, bool keys) { return keys ? e.nk : e.nq; }
 /// Elements between rows of a tensor, 0 where there are several distances.
 int64_t row_step(const TensorView& view) {
   if (view.batch == 1 || view.seq == 1 || view.stride_batch == view.seq * view.stride_seq) {
-    return view.rows() > 1 ? view.offset(1, 0) : view.heads * view.dim;
+    if (view.rows() <= 1) return view.heads * view.dim;
+    return view.seq > 1 ? view.stride_seq : view.stride_batch;
   }
   return 0;
 }
