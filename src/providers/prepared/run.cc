@@ -7,6 +7,7 @@
 #include "providers/prepared/errors.h"
 #include "providers/prepared/plan.h"
 #include "providers/rows/entries.h"
+#include "providers/rows/places.h"
 #include "providers/rules.h"
 
 namespace longspan::prepared {
@@ -63,8 +64,8 @@ void PreparedPlan::place(Run& run, Name name, const TensorView& view, bool allow
       in_scratch(workspace + scratch_[name], element_of(problem_.dtype), launch, rows);
 }
 
-/// Partial results of a forward are merged from scratch memory. A build that declares rows may write
-/// all of them: only a launch of as many has it write to the caller's.
+/// Partial results of a forward are merged from scratch memory. A build that declares rows may
+/// write all of them: only a launch of as many has it write to the caller's.
 void PreparedPlan::place_statistics(Run& run, const TensorView& lse, std::byte* workspace) const {
   const Launch& launch = run.staged->launch;
   const bool backward = problem_.direction == Direction::kBackward;
@@ -80,17 +81,25 @@ void PreparedPlan::place_statistics(Run& run, const TensorView& lse, std::byte* 
       statistics_in_scratch(workspace + scratch_[Name::kLse], launch, problem_.heads_q);
 }
 
+/// One behind the other, those first that are cleared, so that one fill clears them.
 Status PreparedPlan::place_buffers(Run& run, std::byte* workspace) const {
   const Launch& launch = run.staged->launch;
   const Manifest& m = launch.kernel->manifest();
-  for (const Buffer& buffer : m.buffers) {
-    Operand operand = buffer_operand(buffer, m, problem_, launch);
-    operand.data = workspace + scratch_[buffer.name];
-    run.values[buffer.name] = operand;
-    if (!buffer.cleared) continue;
-    LONGSPAN_CHECK_OK(cuda::fill_on_device(operand.data, 0, bytes_of(operand), run.values.stream));
-  }
-  return {};
+  std::byte* const first = workspace + scratch_.buffers;
+  rows::Places places;
+  const auto take = [&](bool cleared) {
+    for (const Buffer& buffer : m.buffers) {
+      if (buffer.cleared != cleared) continue;
+      Operand operand = buffer_operand(buffer, m, problem_, launch);
+      operand.data = first + places.take(static_cast<int64_t>(bytes_of(operand)));
+      run.values[buffer.name] = operand;
+    }
+  };
+  take(true);
+  const size_t cleared = places.end();
+  take(false);
+  if (cleared == 0) return {};
+  return cuda::fill_on_device(first, 0, cleared, run.values.stream);
 }
 
 template <class Tiles>
