@@ -80,7 +80,7 @@ def _turns(tensor, leading_dim: int, alignment: int, stride_order):
 
 def _forward_by_rows(interface, torch) -> None:
     """The forward writes statistics as the library keeps them, the heads of a row side by side. The
-    interface knows rows of a head alone. No other tensor of a forward is of 32 bits."""
+    interface knows rows of a head alone. No other tensor of a forward is of f32."""
     to_cute_tensor = interface.to_cute_tensor
 
     def converted(tensor, **keywords):
@@ -93,16 +93,15 @@ def _forward_by_rows(interface, torch) -> None:
 
 
 def _backward_by_rows(interface) -> None:
-    """The backward reads them so. Its other statistics are its own, in scratch memory."""
+    """The backward reads them so: the first of its tensors of f32. The others are its own."""
     make_tensors = interface.make_fake_bwd_tensors
+    f32 = interface.Float32
 
     def made(*arguments, **keywords):
         tensors = list(make_tensors(*arguments, **keywords))
-        place = tensors.index(next(t for t in tensors if t.element_type is interface.Float32))
+        place = next(i for i, t in enumerate(tensors) if t.element_type is f32)
         shape = tensors[place].shape
-        tensors[place] = interface.fake_tensor(
-            interface.Float32, shape, divisibility=1, leading_dim=len(shape) - 2
-        )
+        tensors[place] = interface.fake_tensor(f32, shape, leading_dim=len(shape) - 2)
         return tensors
 
     interface.make_fake_bwd_tensors = made
