@@ -236,7 +236,8 @@ TEST(Contract, StoresWithoutTheirFile) {
 TEST(Contract, StoresOfAnotherFormat) {
   DoubleStore store;
   store.write("store.json", R"({"format": 1, "tvm_ffi": "x", "runtime": ""})");
-  EXPECT_THAT(store.read().error().message, HasSubstr("is not of format 2: prepare the store anew"));
+  EXPECT_THAT(store.read().error().message,
+              HasSubstr("is not of format 2: prepare the store anew"));
 }
 
 TEST(Contract, StoresWithUnknownFields) {
