@@ -135,7 +135,6 @@ Status RowTable::sink_gradient(std::span<const TensorView> views, const TensorVi
 }
 
 Status clear(const TensorView& view, Stream stream) {
-  if (view.data == nullptr) return {};
   return status(cudaMemsetAsync(view.data, 0, static_cast<size_t>(view.extent_bytes()),
                                 static_cast<cudaStream_t>(stream.handle)),
                 "clearing a gradient");

@@ -127,6 +127,7 @@ class CudaProgram final : public RowProgram {
   }
 
   Status clear(const TensorView& view, Stream stream) const override {
+    if (view.data == nullptr) return {};
     const cuda::DeviceScope scope(ordinal_);
     return cuda::clear(view, stream);
   }

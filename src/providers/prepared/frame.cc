@@ -37,6 +37,12 @@ TVMFFIAny any_pointer(void* value) {
   return result;
 }
 
+/// Addresses of what is not given are 0.
+TVMFFIAny any_address(const Slot& slot, void* data) {
+  if (slot.kind == "int64" || data == nullptr) return any_int(reinterpret_cast<int64_t>(data));
+  return any_pointer(data);
+}
+
 DLDataType type_of(Element element) {
   switch (element) {
     case Element::kF16: return {kDLFloat, 16, 1};
@@ -63,47 +69,42 @@ Status fits_frame(std::span<const BoundSlot> slots) {
 Status Frame::fill(std::span<const BoundSlot> slots, std::span<const Given> given,
                    const Values& values) {
   used_tensors_ = used_tuples_ = 0;
-  count_ = static_cast<int32_t>(slots.size());
+  count_ = 0;
   for (size_t i = 0; i < slots.size(); ++i) {
-    LONGSPAN_TRY(arguments_[i], argument(slots[i], given[i], values));
+    LONGSPAN_CHECK_OK(add(slots[i], given[i], values));
   }
   return {};
 }
 
-Result<TVMFFIAny> Frame::argument(const BoundSlot& bound, const Given& given,
-                                  const Values& values) {
+Status Frame::add(const BoundSlot& bound, const Given& given, const Values& values) {
   const Slot& slot = bound.slot;
   switch (given.what) {
-    case What::kNone: return any(kTVMFFINone);
-    case What::kNones: return nones(slot.items);
+    case What::kNone: add(any(kTVMFFINone)); break;
+    case What::kNones: add(nones(slot.items)); break;
     case What::kNumbers:
-      if (is_tuple(bound)) {
-        return tuple(std::span(given.numbers).first(static_cast<size_t>(slot.items)));
-      }
-      return any_int(given.numbers[0]);
+      add(slot.items > 0 ? tuple(std::span(given.numbers).first(static_cast<size_t>(slot.items)))
+                         : any_int(given.numbers[0]));
+      break;
     case What::kOperand:
-      if (slot.kind == "tensor") return tensor(slot, given.name, values);
-      // Addresses of what is not given are 0.
-      if (slot.kind == "int64" || values[given.name].data == nullptr) {
-        return any_int(reinterpret_cast<int64_t>(values[given.name].data));
-      }
-      return any_pointer(values[given.name].data);
-    case What::kStrides: return tuple(std::span(values[given.name].strides).first<3>());
-    case What::kScale: return any_float(values.scale);
-    case What::kScaleLog2: return any_float(values.scale * std::numbers::log2e);
-    case What::kInverseScale: return any_float(values.scale == 0 ? 1 : 1 / values.scale);
-    case What::kOne: return any_float(1);
-    case What::kLeft: return any_int(values.left);
-    case What::kRight: return any_int(values.right);
-    case What::kSizes: return tuple(values.sizes);
-    case What::kTokensQ: return any_int(values.tokens_q);
-    case What::kStream: return any_pointer(values.stream.handle);
-    case What::kStep: break;
+      if (slot.kind == "tensor") return add_tensor(slot, given.name, values);
+      add(any_address(slot, values[given.name].data));
+      break;
+    case What::kStrides: add(tuple(std::span(values[given.name].strides).first<3>())); break;
+    case What::kScale: add(any_float(values.scale)); break;
+    case What::kScaleLog2: add(any_float(values.scale * std::numbers::log2e)); break;
+    case What::kInverseScale: add(any_float(values.scale == 0 ? 1 : 1 / values.scale)); break;
+    case What::kOne: add(any_float(1)); break;
+    case What::kLeft: add(any_int(values.left)); break;
+    case What::kRight: add(any_int(values.right)); break;
+    case What::kSizes: add(tuple(values.sizes)); break;
+    case What::kTokensQ: add(any_int(values.tokens_q)); break;
+    case What::kStream: add(any_pointer(values.stream.handle)); break;
+    case What::kStep: return invalid(fmt::format("slot {} is given nothing", slot.name));
   }
-  return invalid(fmt::format("slot {} is given nothing", slot.name));
+  return {};
 }
 
-Result<TVMFFIAny> Frame::tensor(const Slot& slot, Name operand_name, const Values& values) {
+Status Frame::add_tensor(const Slot& slot, Name operand_name, const Values& values) {
   const Operand& operand = values[operand_name];
   if (operand.data == nullptr) {
     return invalid(
@@ -124,7 +125,8 @@ Result<TVMFFIAny> Frame::tensor(const Slot& slot, Name operand_name, const Value
        .byte_offset = 0};
   TVMFFIAny result = any(kTVMFFIDLTensorPtr);
   result.v_ptr = &t;
-  return result;
+  add(result);
+  return {};
 }
 
 Frame::Tuple& Frame::next_tuple(int64_t size) {

@@ -36,8 +36,10 @@ class Frame {
     std::array<TVMFFIAny, 6> items;
   };
 
-  Result<TVMFFIAny> argument(const BoundSlot& slot, const Given& given, const Values& values);
-  Result<TVMFFIAny> tensor(const Slot& slot, Name name, const Values& values);
+  /// The next argument is what the slot is given.
+  Status add(const BoundSlot& slot, const Given& given, const Values& values);
+  Status add_tensor(const Slot& slot, Name name, const Values& values);
+  void add(const TVMFFIAny& argument) { arguments_[static_cast<size_t>(count_++)] = argument; }
   TVMFFIAny tuple(std::span<const int64_t> numbers);
   TVMFFIAny nones(int64_t count);
   Tuple& next_tuple(int64_t size);

@@ -13,7 +13,8 @@ int64_t row_count(const Entry& e, bool keys) { return keys ? e.nk : e.nq; }
 /// Elements between rows of a tensor, 0 where there are several distances.
 int64_t row_step(const TensorView& view) {
   if (view.batch == 1 || view.seq == 1 || view.stride_batch == view.seq * view.stride_seq) {
-    return view.rows() > 1 ? view.offset(1, 0) : view.heads * view.dim;
+    if (view.rows() <= 1) return view.heads * view.dim;
+    return view.seq > 1 ? view.stride_seq : view.stride_batch;
   }
   return 0;
 }
@@ -61,6 +62,21 @@ Operand operand(void* data, Element element, const Launch& launch, const Rows& r
   return result;
 }
 
+/// Engines name heads before rows, in whatever order they lie.
+Operand statistics(void* data, const Launch& launch, int64_t heads, int64_t batch, int64_t step) {
+  Operand result{.data = data, .element = Element::kF32};
+  if (launch.packed) {
+    result.rank = 2;
+    result.shape = {heads, launch.sq()};
+    result.strides = {1, step};
+  } else {
+    result.rank = 3;
+    result.shape = {launch.batch(), heads, launch.sq()};
+    result.strides = {batch, 1, step};
+  }
+  return result;
+}
+
 }  // namespace
 
 Element element_of(DType dtype) {
@@ -79,6 +95,21 @@ std::optional<Operand> in_place(const TensorView& view, const Launch& launch, co
   auto* const data = static_cast<uint16_t*>(view.data) + first;
   if (reinterpret_cast<uintptr_t>(data) % (2 * kUnit) != 0) return std::nullopt;
   return operand(data, element_of(view.dtype), launch, rows, {*batch, step, head});
+}
+
+std::optional<Operand> statistics_in_place(const TensorView& view, const Launch& launch) {
+  if (view.rows() == 0 || view.dtype != DType::kF32) return std::nullopt;
+  if (view.heads > 1 && view.stride_head != 1) return std::nullopt;
+  const int64_t step = step_of(view, launch, false);
+  if (step <= 0) return std::nullopt;
+  const std::optional<int64_t> batch = batch_step(view, launch, false, step);
+  if (!batch || *batch <= 0) return std::nullopt;
+  const int64_t first = view.offset(launch.entries[0].q_row, 0);
+  return statistics(static_cast<float*>(view.data) + first, launch, view.heads, *batch, step);
+}
+
+Operand statistics_in_scratch(void* data, const Launch& launch, int64_t heads) {
+  return statistics(data, launch, heads, launch.sq() * heads, heads);
 }
 
 Operand in_scratch(void* data, Element element, const Launch& launch, const Rows& rows) {

@@ -24,6 +24,13 @@ std::optional<Operand> in_place(const TensorView& view, const Launch& launch, co
 /// The entries' rows one behind the other, [rows, heads, dim], at `data`.
 Operand in_scratch(void* data, Element element, const Launch& launch, const Rows& rows);
 
+/// Statistics of the entries' rows, [rows, heads] or at equal distances, where an engine can use
+/// them where they are: the heads of a row side by side, else nothing.
+std::optional<Operand> statistics_in_place(const TensorView& view, const Launch& launch);
+
+/// Statistics of the entries' rows one behind the other, [rows, heads], at `data`.
+Operand statistics_in_scratch(void* data, const Launch& launch, int64_t heads);
+
 Element element_of(DType dtype);
 
 }  // namespace longspan::prepared

@@ -17,7 +17,7 @@
 namespace longspan::prepared {
 
 /// Of manifests that this reader understands.
-inline constexpr int64_t kFormat = 1;
+inline constexpr int64_t kFormat = 2;
 
 enum class Engine { kFa4, kFrost };
 std::string_view name(Engine engine);  // "fa4", "frost"

@@ -34,13 +34,15 @@ struct StagedLaunches final : public Staged {
   cuda::Memory tables;
 };
 
+inline constexpr uint32_t bit(Name name) { return uint32_t{1} << static_cast<uint32_t>(name); }
+
 /// One run: what its build is given, and which operands are not the caller's own rows.
 struct Run {
   const StagedLaunch* staged = nullptr;
   Values values;
   uint32_t scratch = 0;  // a bit for each Name
 
-  bool in_scratch(Name name) const { return (scratch >> static_cast<uint32_t>(name) & 1) != 0; }
+  bool in_scratch(Name name) const { return (scratch & bit(name)) != 0; }
 };
 
 class PreparedPlan final : public Plan {
@@ -63,13 +65,13 @@ class PreparedPlan final : public Plan {
   Run begin(const StagedLaunch& staged, const Tiles& tiles, std::byte* workspace) const;
   Rows rows_of(Name name) const;
   void place(Run& run, Name name, const TensorView& view, bool allowed, std::byte* workspace) const;
-  void place_statistics(Run& run, std::byte* workspace) const;
+  void place_statistics(Run& run, const TensorView& lse, std::byte* workspace) const;
   Status place_buffers(Run& run, std::byte* workspace) const;
   Status pack_input(const Run& run, Name name, const TensorView& view, bool negated) const;
   Status attend(const ForwardTiles& tiles, Run& run, std::byte* workspace) const;
   Status attend(const BackwardTiles& tiles, Run& run, std::byte* workspace) const;
-  Status deliver_statistics(const ForwardTiles& tiles, const Run& run, std::byte* workspace) const;
-  Status prepare_backward(const BackwardTiles& tiles, const Run& run, std::byte* workspace) const;
+  Status deliver_statistics(const ForwardTiles& tiles, const Run& run) const;
+  Status prepare_backward(const BackwardTiles& tiles, const Run& run) const;
   Status deliver_gradients(const BackwardTiles& tiles, const Run& run) const;
 
   TileProblem problem_;

@@ -6,8 +6,8 @@
 
 #include "providers/prepared/errors.h"
 #include "providers/prepared/plan.h"
-#include "providers/prepared/statistics.h"
 #include "providers/rows/entries.h"
+#include "providers/rows/places.h"
 #include "providers/rules.h"
 
 namespace longspan::prepared {
@@ -29,23 +29,6 @@ Result<const StagedLaunches*> staged_launches(const Tiles& t) {
 double scale_of(double scale) {
   constexpr double kLeast = 1e-30;
   return std::max(std::abs(scale), kLeast);
-}
-
-/// Where the entries' rows of `view` are one behind the other as they would be in scratch memory.
-float* dense_rows(const TensorView& view, const Launch& launch) {
-  if (view.batch != 1 || view.stride_seq != view.heads) return nullptr;
-  if (view.heads > 1 && view.stride_head != 1) return nullptr;
-  int64_t row = launch.entries[0].q_row;
-  auto* const first = static_cast<float*>(view.data) + view.offset(row, 0);
-  for (const rows::Entry& e : launch.entries) {
-    if (e.q_row != row) return nullptr;
-    row += e.nq;
-  }
-  return first;
-}
-
-Statistics statistics_of(const Launch& launch, int64_t heads) {
-  return {.batch = launch.batch(), .rows = launch.sq(), .heads = heads};
 }
 
 rows::Blank blank_of(const ForwardTiles& t, const rows::EntryList& list) {
@@ -76,45 +59,47 @@ void PreparedPlan::place(Run& run, Name name, const TensorView& view, bool allow
       return;
     }
   }
-  run.scratch |= uint32_t{1} << static_cast<uint32_t>(name);
+  run.scratch |= bit(name);
   run.values[name] =
       in_scratch(workspace + scratch_[name], element_of(problem_.dtype), launch, rows);
 }
 
-/// By heads for FlashAttention, by rows for FROST, whose builds may write all rows they declare.
-void PreparedPlan::place_statistics(Run& run, std::byte* workspace) const {
+/// Partial results of a forward are merged from scratch memory. A build that declares rows may
+/// write all of them: only a launch of as many has it write to the caller's.
+void PreparedPlan::place_statistics(Run& run, const TensorView& lse, std::byte* workspace) const {
   const Launch& launch = run.staged->launch;
-  const int64_t heads = problem_.heads_q;
-  const int64_t rows = launch.sq();
-  Operand& lse = run.values[Name::kLse];
-  lse.element = Element::kF32;
-  if (builds_.engine() == Engine::kFrost) {
-    lse.data = workspace + scratch_.row_statistics;
-    lse.strides = {rows * heads, 1, heads};
-    return;
+  const bool backward = problem_.direction == Direction::kBackward;
+  const bool all_rows = launch.kernel->manifest().serves.tokens_q <= launch.sq();
+  if (backward || (problem_.features.whole && all_rows)) {
+    if (const std::optional<Operand> direct = statistics_in_place(lse, launch)) {
+      run.values[Name::kLse] = *direct;
+      return;
+    }
   }
-  lse.data = workspace + scratch_[Name::kLse];
-  lse.rank = launch.packed ? 2 : 3;
-  if (launch.packed) {
-    lse.shape = {heads, rows};
-    lse.strides = {rows, 1};
-  } else {
-    lse.shape = {launch.batch(), heads, rows};
-    lse.strides = {heads * rows, rows, 1};
-  }
+  run.scratch |= bit(Name::kLse);
+  run.values[Name::kLse] =
+      statistics_in_scratch(workspace + scratch_[Name::kLse], launch, problem_.heads_q);
 }
 
+/// One behind the other, those first that are cleared, so that one fill clears them.
 Status PreparedPlan::place_buffers(Run& run, std::byte* workspace) const {
   const Launch& launch = run.staged->launch;
   const Manifest& m = launch.kernel->manifest();
-  for (const Buffer& buffer : m.buffers) {
-    Operand operand = buffer_operand(buffer, m, problem_, launch);
-    operand.data = workspace + scratch_[buffer.name];
-    run.values[buffer.name] = operand;
-    if (!buffer.cleared) continue;
-    LONGSPAN_CHECK_OK(cuda::fill_on_device(operand.data, 0, bytes_of(operand), run.values.stream));
-  }
-  return {};
+  std::byte* const first = workspace + scratch_.buffers;
+  rows::Places places;
+  const auto take = [&](bool cleared) {
+    for (const Buffer& buffer : m.buffers) {
+      if (buffer.cleared != cleared) continue;
+      Operand operand = buffer_operand(buffer, m, problem_, launch);
+      operand.data = first + places.take(static_cast<int64_t>(bytes_of(operand)));
+      run.values[buffer.name] = operand;
+    }
+  };
+  take(true);
+  const size_t cleared = places.end();
+  take(false);
+  if (cleared == 0) return {};
+  return cuda::fill_on_device(first, 0, cleared, run.values.stream);
 }
 
 template <class Tiles>
@@ -137,7 +122,7 @@ Run PreparedPlan::begin(const StagedLaunch& staged, const Tiles& t, std::byte* w
   place(run, Name::kQ, t.q, t.scale >= 0, workspace);
   place(run, Name::kK, t.k, true, workspace);
   place(run, Name::kV, t.v, true, workspace);
-  place_statistics(run, workspace);
+  place_statistics(run, t.lse, workspace);
   return run;
 }
 
@@ -154,30 +139,20 @@ Status PreparedPlan::pack_input(const Run& run, Name name, const TensorView& vie
                     run.values.stream);
 }
 
-Status PreparedPlan::deliver_statistics(const ForwardTiles& t, const Run& run,
-                                        std::byte* workspace) const {
-  auto* const packed = reinterpret_cast<float*>(workspace + scratch_.row_statistics);
-  const StagedLaunch& staged = *run.staged;
-  const bool whole = problem_.features.whole;
-  float* const direct = whole ? dense_rows(t.lse, staged.launch) : nullptr;
-  const bool by_heads = builds_.engine() == Engine::kFa4;
-  if (by_heads) {
-    Statistics s = statistics_of(staged.launch, problem_.heads_q);
-    s.from = static_cast<const float*>(run.values[Name::kLse].data);
-    s.to = direct != nullptr ? direct : packed;
-    LONGSPAN_CHECK_OK(rows_of_heads(s, t.stream));
+Status PreparedPlan::deliver_statistics(const ForwardTiles& t, const Run& run) const {
+  if (!run.in_scratch(Name::kLse)) return {};
+  auto* const packed = static_cast<float*>(run.values[Name::kLse].data);
+  if (problem_.features.whole) {
+    return rows::unpack_statistics({.list = run.staged->list, .lse = t.lse, .packed = packed},
+                                   t.stream);
   }
-  if (!whole) {
-    return rows::merge({.list = staged.list,
-                        .o = t.o,
-                        .lse = t.lse,
-                        .part = run.values[Name::kO].data,
-                        .stats = packed,
-                        .dtype = problem_.dtype},
-                       t.stream);
-  }
-  if (by_heads && direct != nullptr) return {};
-  return rows::unpack_statistics({.list = staged.list, .lse = t.lse, .packed = packed}, t.stream);
+  return rows::merge({.list = run.staged->list,
+                      .o = t.o,
+                      .lse = t.lse,
+                      .part = run.values[Name::kO].data,
+                      .stats = packed,
+                      .dtype = problem_.dtype},
+                     t.stream);
 }
 
 Status PreparedPlan::attend(const ForwardTiles& t, Run& run, std::byte* workspace) const {
@@ -188,29 +163,21 @@ Status PreparedPlan::attend(const ForwardTiles& t, Run& run, std::byte* workspac
   LONGSPAN_CHECK_OK(pack_input(run, Name::kK, t.k, false));
   LONGSPAN_CHECK_OK(pack_input(run, Name::kV, t.v, false));
   LONGSPAN_CHECK_OK(run.staged->launch.kernel->run(run.values));
-  LONGSPAN_CHECK_OK(deliver_statistics(t, run, workspace));
+  LONGSPAN_CHECK_OK(deliver_statistics(t, run));
   if (!whole || !run.in_scratch(Name::kO)) return {};
   rows::Delivery delivery{.list = run.staged->list, .count = 1, .dtype = problem_.dtype};
   delivery.results[0] = {.packed = run.values[Name::kO].data, .to = t.o, .heads = problem_.heads_q};
   return rows::deliver(delivery, t.stream);
 }
 
-/// O, dout and statistics by heads. Without the caller's O, one is made whose products with dout
-/// are delta.
-Status PreparedPlan::prepare_backward(const BackwardTiles& t, const Run& run,
-                                      std::byte* workspace) const {
+/// O, dout and statistics. Without the caller's O, one is made whose products with dout are delta.
+Status PreparedPlan::prepare_backward(const BackwardTiles& t, const Run& run) const {
   const StagedLaunch& staged = *run.staged;
-  const float* from = dense_rows(t.lse, staged.launch);
-  if (from == nullptr) {
-    auto* const packed = reinterpret_cast<float*>(workspace + scratch_.row_statistics);
+  if (run.in_scratch(Name::kLse)) {
+    auto* const packed = static_cast<float*>(run.values[Name::kLse].data);
     LONGSPAN_CHECK_OK(
         rows::pack_statistics({.list = staged.list, .lse = t.lse, .packed = packed}, t.stream));
-    from = packed;
   }
-  Statistics s = statistics_of(staged.launch, problem_.heads_q);
-  s.from = from;
-  s.to = static_cast<float*>(run.values[Name::kLse].data);
-  LONGSPAN_CHECK_OK(heads_of_rows(s, t.stream));
   if (t.o.rows() > 0) {
     LONGSPAN_CHECK_OK(pack_input(run, Name::kO, t.o, false));
     return pack_input(run, Name::kDout, t.dout, false);
@@ -257,7 +224,7 @@ Status PreparedPlan::attend(const BackwardTiles& t, Run& run, std::byte* workspa
   LONGSPAN_CHECK_OK(pack_input(run, Name::kQ, t.q, t.scale < 0));
   LONGSPAN_CHECK_OK(pack_input(run, Name::kK, t.k, false));
   LONGSPAN_CHECK_OK(pack_input(run, Name::kV, t.v, false));
-  LONGSPAN_CHECK_OK(prepare_backward(t, run, workspace));
+  LONGSPAN_CHECK_OK(prepare_backward(t, run));
   LONGSPAN_CHECK_OK(run.staged->launch.kernel->run(run.values));
   return deliver_gradients(t, run);
 }

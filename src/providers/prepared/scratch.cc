@@ -43,25 +43,21 @@ Scratch scratch_of(const TileProblem& p, const Builds& builds) {
   take(Name::kK, rows_k * p.dim_qk * 2);
   take(Name::kV, rows_k * p.dim_v * 2);
   take(Name::kO, rows_q * p.dim_v * 2);
-  take(Name::kLse, rows_q * 4);
-  s.row_statistics = places.take(statistics_rows(p, builds) * p.heads_q * 4);
+  take(Name::kLse, statistics_rows(p, builds) * p.heads_q * 4);
   if (p.direction == Direction::kBackward) {
     take(Name::kDout, rows_q * p.dim_v * 2);
     take(Name::kDq, rows_q * p.dim_qk * 2);
     take(Name::kDk, rows_k * p.dim_qk * 2);
     take(Name::kDv, rows_k * p.dim_v * 2);
   }
-  std::array<int64_t, kNames> most{};
+  size_t most = 0;
   for (const auto& kernel : builds.kernels()) {
     const Manifest& m = kernel->manifest();
-    for (const Buffer& b : m.buffers) {
-      int64_t& bytes = most[static_cast<size_t>(b.name)];
-      bytes = std::max(bytes, most_bytes(b, m, p));
-    }
+    rows::Places buffers;
+    for (const Buffer& b : m.buffers) buffers.take(most_bytes(b, m, p));
+    most = std::max(most, buffers.end());
   }
-  for (size_t i = 0; i < kNames; ++i) {
-    if (most[i] > 0) s.places[i] = places.take(most[i]);
-  }
+  s.buffers = places.take(static_cast<int64_t>(most));
   s.end = places.end();
   return s;
 }

@@ -13,8 +13,8 @@
 namespace longspan::prepared {
 
 struct Scratch {
-  std::array<size_t, kNames> places{};  // of rows that are not in place, and of buffers
-  size_t row_statistics = 0;            // [rows, heads], beside those by heads at kLse
+  std::array<size_t, kNames> places{};  // of what is not in place
+  size_t buffers = 0;                   // of all buffers of a launch
   size_t end = 0;
 
   size_t operator[](Name name) const { return places[static_cast<size_t>(name)]; }

@@ -57,9 +57,10 @@ Status Store::read_libraries() {
   }
   LONGSPAN_TRY(const nlohmann::json root, read_json(path));
   LONGSPAN_TRY(Fields fields, Fields::of(root, path));
-  LONGSPAN_CHECK_OK(fields.integer("format", kFormat, kFormat).ok()
-                        ? Status()
-                        : refused(fmt::format("{} is not of format {}", path, kFormat)));
+  LONGSPAN_CHECK_OK(
+      fields.integer("format", kFormat, kFormat).ok()
+          ? Status()
+          : refused(fmt::format("{} is not of format {}: prepare the store anew", path, kFormat)));
   const auto resolved = [&](const std::string& text) {
     return (fs::path(folder_) / text).lexically_normal().string();
   };

@@ -140,7 +140,7 @@ class Entries {
     values_.stream = stream;
     for (const Name n : {Name::kQ, Name::kO, Name::kDout, Name::kDq}) place(n, t, false);
     for (const Name n : {Name::kK, Name::kV, Name::kDk, Name::kDv}) place(n, t, true);
-    place_statistics(s);
+    values_[Name::kLse] = prepared::statistics_in_place(t[Name::kLse], launch_).value();
     for (const prepared::Buffer& b : kernel().manifest().buffers) place(b);
   }
   void operator()() const {
@@ -175,18 +175,6 @@ class Entries {
     Operand o = buffer_operand(b, kernel().manifest(), problem_, launch_);
     o.data = room(bytes_of(o));
     values_[b.name] = o;
-  }
-  /// As the engine writes them: FlashAttention by heads, FROST by rows.
-  void place_statistics(const Size& s) {
-    Operand lse{.data = room(static_cast<size_t>(s.tokens * s.heads_q) * sizeof(float))};
-    if (builds_.engine() == prepared::Engine::kFrost) {
-      lse.strides = {s.tokens * s.heads_q, 1, s.heads_q};
-    } else {
-      lse.rank = 3;
-      lse.shape = {1, s.heads_q, s.tokens};
-      lse.strides = {s.heads_q * s.tokens, s.tokens, 1};
-    }
-    values_[Name::kLse] = lse;
   }
   void* room(size_t bytes) {
     memory_.push_back(must(cuda::Memory::make(bytes)));

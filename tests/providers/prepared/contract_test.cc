@@ -39,9 +39,9 @@ TEST_P(Refusals, NameWhatIsWrong) {
 }
 
 const Bad kBad[] = {
-    {"AnotherFormat", "format 2, read is format 1", [](json& m) { m["format"] = 2; }},
+    {"AnotherFormat", "format 1, read is format 2: prepare", [](json& m) { m["format"] = 1; }},
     {"NoFormat", "field format is missing", [](json& m) { m.erase("format"); }},
-    {"FormatOfAnotherType", "field format is no integer", [](json& m) { m["format"] = "1"; }},
+    {"FormatOfAnotherType", "field format is no integer", [](json& m) { m["format"] = "2"; }},
     {"NoSteps", "there are no steps", [](json& m) { m["steps"] = json::array(); }},
     {"MissingField", "field tile_q is missing", [](json& m) { m.erase("tile_q"); }},
     {"UnknownField", "field speed is unknown", [](json& m) { m["speed"] = 1; }},
@@ -187,11 +187,11 @@ TEST(Contract, ChainsThatLeaveSomethingOut) {
 }
 
 TEST(Contract, TextsThatAreNoManifest) {
-  const std::string twice = R"({"format": 1, "format": 1})";
+  const std::string twice = R"({"format": 2, "format": 2})";
   const std::string deep = R"({"format": )" + std::string(100000, '[') + std::string(100000, ']');
   const std::pair<std::string, const char*> texts[] = {
       {"", "the 0 bytes are not JSON"},
-      {"{\"format\": 1,", "are not JSON"},
+      {"{\"format\": 2,", "are not JSON"},
       {"[]", "is no JSON object"},
       {twice, "two fields \"format\" in one object"},
       {deep + "}", "nested deeper than 8"},
@@ -235,13 +235,14 @@ TEST(Contract, StoresWithoutTheirFile) {
 
 TEST(Contract, StoresOfAnotherFormat) {
   DoubleStore store;
-  store.write("store.json", R"({"format": 9, "tvm_ffi": "x", "runtime": ""})");
-  EXPECT_THAT(store.read().error().message, HasSubstr("is not of format 1"));
+  store.write("store.json", R"({"format": 1, "tvm_ffi": "x", "runtime": ""})");
+  EXPECT_THAT(store.read().error().message,
+              HasSubstr("is not of format 2: prepare the store anew"));
 }
 
 TEST(Contract, StoresWithUnknownFields) {
   DoubleStore store;
-  store.write("store.json", R"({"format": 1, "tvm_ffi": "x", "runtime": "", "cuda": "y"})");
+  store.write("store.json", R"({"format": 2, "tvm_ffi": "x", "runtime": "", "cuda": "y"})");
   EXPECT_THAT(store.read().error().message, HasSubstr("field cuda is unknown"));
 }
 

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 json fa4_manifest(const std::string& name, const char* direction, const char* mask) {
   return {
-      {"format", 1},
+      {"format", kFormat},
       {"name", name},
       {"engine", "fa4"},
       {"architecture", "sm_90a"},
@@ -67,7 +67,7 @@ DoubleStore::DoubleStore() {
   if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder");
   folder_ = name;
   fs::create_symlink(LONGSPAN_PREPARED_DOUBLE, fs::path(folder_) / "double.so");
-  const json store = {{"format", 1}, {"tvm_ffi", LONGSPAN_TVM_FFI_LIBRARY}, {"runtime", ""}};
+  const json store = {{"format", kFormat}, {"tvm_ffi", LONGSPAN_TVM_FFI_LIBRARY}, {"runtime", ""}};
   write("store.json", store.dump());
 }
 

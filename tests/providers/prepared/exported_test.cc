@@ -53,18 +53,6 @@ Operand table(const Launch& launch) {
           .strides = {1}};
 }
 
-Operand statistics(const Launch& launch, int64_t heads) {
-  Operand lse{.data = memory(), .rank = launch.packed ? 2 : 3};
-  if (launch.packed) {
-    lse.shape = {heads, launch.sq()};
-    lse.strides = {launch.sq(), 1};
-  } else {
-    lse.shape = {launch.batch(), heads, launch.sq()};
-    lse.strides = {heads * launch.sq(), launch.sq(), 1};
-  }
-  return lse;
-}
-
 Values values_of(const Manifest& m, const Launch& launch) {
   const TileProblem p = problem_of(m.serves);
   Values v;
@@ -76,7 +64,7 @@ Values values_of(const Manifest& m, const Launch& launch) {
   for (const Name name : {Name::kO, Name::kDout}) place(name, false, p.dim_v);
   for (const Name name : {Name::kK, Name::kDk}) place(name, true, p.dim_qk);
   for (const Name name : {Name::kV, Name::kDv}) place(name, true, p.dim_v);
-  v[Name::kLse] = statistics(launch, p.heads_q);
+  v[Name::kLse] = statistics_in_scratch(memory(), launch, p.heads_q);
   v[Name::kCumulativeQ] = v[Name::kCumulativeK] = table(launch);
   v[Name::kLengthsQ] = v[Name::kLengthsK] = table(launch);
   v.sizes = {1, p.heads_q, p.heads_kv, launch.sq(), launch.sk(), 0};

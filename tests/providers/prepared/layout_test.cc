@@ -90,6 +90,54 @@ TEST(PreparedLayout, WiderTypesAreNotGiven) {
   EXPECT_FALSE(place({}, launch({rows(0, 20)})).has_value());
 }
 
+TensorView statistics(int64_t batch = 1, int64_t seq = 100) {
+  TensorView v = packed_view(memory, DType::kF32, seq, kHeads, 1);
+  v.batch = batch;
+  return v;
+}
+
+TEST(PreparedLayout, StatisticsOfEntries) {
+  const auto one = statistics_in_place(statistics(), launch({rows(10, 20)}));
+  ASSERT_TRUE(one.has_value());
+  EXPECT_EQ(one->data, reinterpret_cast<float*>(memory) + 10 * kHeads);
+  EXPECT_EQ(one->element, Element::kF32);
+  EXPECT_EQ(one->rank, 3);
+  EXPECT_THAT(one->shape, ElementsAre(1, kHeads, 20, 0));
+  EXPECT_THAT(one->strides, ElementsAre(80, 1, 4, 0));
+  const auto three =
+      statistics_in_place(statistics(), launch({rows(0, 20), rows(30, 20), rows(60, 20)}));
+  ASSERT_TRUE(three.has_value());
+  EXPECT_THAT(three->shape, ElementsAre(3, kHeads, 20, 0));
+  EXPECT_THAT(three->strides, ElementsAre(120, 1, 4, 0));
+  const auto packed = statistics_in_place(statistics(), launch({rows(5, 20), rows(25, 7)}, true));
+  ASSERT_TRUE(packed.has_value());
+  EXPECT_EQ(packed->rank, 2);
+  EXPECT_THAT(packed->shape, ElementsAre(kHeads, 27, 0, 0));
+  EXPECT_THAT(packed->strides, ElementsAre(1, 4, 0, 0));
+}
+
+TEST(PreparedLayout, StatisticsThatAreNotUsedWhereTheyAre) {
+  const Launch whole = launch({rows(0, 100)});
+  EXPECT_TRUE(statistics_in_place(statistics(), whole).has_value());
+  EXPECT_FALSE(statistics_in_place({}, whole).has_value());
+  TensorView v = statistics();
+  v.stride_head = 100;  // the rows of a head side by side
+  v.stride_seq = 1;
+  EXPECT_FALSE(statistics_in_place(v, whole).has_value());
+  v = statistics();
+  v.dtype = DType::kF64;
+  EXPECT_FALSE(statistics_in_place(v, whole).has_value());
+  EXPECT_FALSE(
+      statistics_in_place(statistics(), launch({rows(0, 20), rows(30, 20), rows(61, 20)})));
+  EXPECT_FALSE(statistics_in_place(statistics(), launch({rows(5, 20), rows(26, 7)}, true)));
+}
+
+TEST(PreparedLayout, StatisticsInScratchMemoryAreDense) {
+  const Operand o = statistics_in_scratch(memory, launch({rows(5, 20), rows(90, 20)}), 2);
+  EXPECT_THAT(o.shape, ElementsAre(2, 2, 20, 0));
+  EXPECT_THAT(o.strides, ElementsAre(40, 1, 2, 0));
+}
+
 TEST(PreparedLayout, ScratchMemoryIsDense) {
   const Operand o = in_scratch(memory, Element::kF16, launch({rows(5, 20), rows(90, 20)}),
                                {.heads = 2, .dim = 24});

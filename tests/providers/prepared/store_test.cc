@@ -31,11 +31,11 @@ TEST(PreparedStore, IsNamedBeforeItIsUsedAndOnlyOnce) {
   EXPECT_THAT(declined(none)->detail, HasSubstr("no store of prepared kernels is named"));
 
   const DoubleStore damaged;
-  damaged.write("build.json", "{\"format\": 2}");
+  damaged.write("build.json", "{\"format\": 1}");
   const Status wrong = set_prepared_store(damaged.folder());
   ASSERT_FALSE(wrong.ok());
   EXPECT_EQ(wrong.error().code, ErrorCode::kUnsupported);
-  EXPECT_THAT(wrong.error().message, HasSubstr("build.json has format 2"));
+  EXPECT_THAT(wrong.error().message, HasSubstr("build.json has format 1"));
   const DoubleStore other;
   ASSERT_TRUE(set_prepared_store(other.folder()).ok());  // and not used
 

@@ -12,6 +12,7 @@ import pytest
 from longspan import prepare as package
 from longspan.prepare import Build, Refused, builds_of, prepare
 from longspan.prepare import _packages, _problem, _store
+from longspan.prepare._objects import FORMAT
 
 D128 = "dtype=bf16 heads=32/8 dim=128 lengths=8192 mask=causal"
 D512 = "dtype=bf16 heads=16/8 dim=512 lengths=4096 mask=causal"
@@ -189,7 +190,7 @@ def _fake(monkeypatch, made):
         made.append(build.name)
         (store / f"{build.name}.so").write_bytes(b"kernels")
         manifest = {
-            "format": 1,
+            "format": FORMAT,
             "engine": build.engine,
             "versions": _packages.PINNED[build.engine],
             "library": {"sha256": hashlib.sha256(b"kernels").hexdigest()},
@@ -207,14 +208,14 @@ def test_a_store_keeps_what_it_has(monkeypatch, tmp_path):
     assert lines[0] == "4 builds, 0 of them are there"
     assert any(line.startswith("[4/4]") for line in lines)
     store = json.loads((tmp_path / "store.json").read_text())
-    assert store == {"format": 1, "tvm_ffi": package.__file__, "runtime": package.__file__}
+    assert store == {"format": FORMAT, "tvm_ffi": package.__file__, "runtime": package.__file__}
     prepare([D128 + " window=8,0"], tmp_path)
     assert len(made) == 6
     prepare([D128 + " window=8,0"], tmp_path)
     assert len(made) == 6
 
 
-DAMAGED = ["", "[]", '{"format": 1', '{"format": 1}', '{"format": 2}', "\x00"]
+DAMAGED = ["", "[]", '{"format": 2', '{"format": 2}', '{"format": 3}', "\x00"]
 
 
 @pytest.mark.parametrize("text", DAMAGED)
@@ -239,12 +240,16 @@ def test_damaged_and_stale_builds_are_made_anew(monkeypatch, tmp_path):
     assert set(made[4:]) == set(made[:3])
 
 
-def test_builds_of_other_versions_leave_the_store(monkeypatch, tmp_path):
+OTHER = [("4.0.0b36", "4.0.0b35"), (f'"format": {FORMAT}', '"format": 1')]
+
+
+@pytest.mark.parametrize("now, before", OTHER)
+def test_builds_of_other_versions_leave_the_store(monkeypatch, tmp_path, now, before):
     lines = []
     _fake(monkeypatch, [])
     prepare([D128 + " window=8,0"], tmp_path)
     stale = tmp_path / "fa4_forward_bf16_d128_g4_window.json"
-    stale.write_text(stale.read_text().replace("4.0.0b36", "4.0.0b35"))
+    stale.write_text(stale.read_text().replace(now, before))
     (tmp_path / "notes.json").write_text("{}")
     prepare([D128], tmp_path, progress=lines.append)
     assert "removed fa4_forward_bf16_d128_g4_window, which other versions made" in lines
@@ -260,7 +265,7 @@ def test_a_store_with_copies_of_the_libraries_keeps_them(monkeypatch, tmp_path):
     copy.write_text("of another version")
     prepare([D128 + " window=8,0"], tmp_path)
     store = json.loads((tmp_path / "store.json").read_text())
-    assert store == {"format": 1, "tvm_ffi": copy.name, "runtime": copy.name}
+    assert store == {"format": FORMAT, "tvm_ffi": copy.name, "runtime": copy.name}
     assert copy.read_bytes() == pathlib.Path(package.__file__).read_bytes()
 
 

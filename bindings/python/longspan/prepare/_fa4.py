@@ -78,6 +78,35 @@ def _turns(tensor, leading_dim: int, alignment: int, stride_order):
     )
 
 
+def _forward_by_rows(interface, torch) -> None:
+    """The forward writes statistics as the library keeps them, the heads of a row side by side. The
+    interface knows rows of a head alone. No other tensor of a forward is of f32."""
+    to_cute_tensor = interface.to_cute_tensor
+
+    def converted(tensor, **keywords):
+        if tensor is None or tensor.dtype != torch.float32:
+            return to_cute_tensor(tensor, **keywords)
+        by_rows = tensor.transpose(-1, -2).contiguous().transpose(-1, -2)
+        return to_cute_tensor(by_rows, leading_dim=tensor.ndim - 2, **keywords)
+
+    interface.to_cute_tensor = converted
+
+
+def _backward_by_rows(interface) -> None:
+    """The backward reads them so: the first of its tensors of f32. The others are its own."""
+    make_tensors = interface.make_fake_bwd_tensors
+    f32 = interface.Float32
+
+    def made(*arguments, **keywords):
+        tensors = list(make_tensors(*arguments, **keywords))
+        place = next(i for i, t in enumerate(tensors) if t.element_type is f32)
+        shape = tensors[place].shape
+        tensors[place] = interface.fake_tensor(f32, shape, leading_dim=len(shape) - 2)
+        return tensors
+
+    interface.make_fake_bwd_tensors = made
+
+
 def _forward(interface, operands: _Operands, emit) -> dict:
     compiled = _emptied(interface._flash_attn_fwd)
     interface._flash_attn_fwd(
@@ -193,7 +222,9 @@ def export_build(build: Build, folder: pathlib.Path) -> dict:
     with FakeTensorMode():
         operands = _Operands(torch, build)
         if build.direction == "forward":
+            _forward_by_rows(interface, torch)
             parts = _forward(interface, operands, emit)
         else:
+            _backward_by_rows(interface)
             parts = _backward(interface, build, operands, emit)
     return {**parts, "entries": entries}

@@ -8,7 +8,7 @@ import subprocess
 from ._errors import Refused
 from ._packages import runtime_library, tvm_ffi_library
 
-FORMAT = 1  # of manifests and of store.json
+FORMAT = 2  # of manifests and of store.json
 
 
 def _signature(path: pathlib.Path, symbol: str) -> str:

@@ -46,20 +46,21 @@ def _is_there(build: Build, store: pathlib.Path) -> bool:
     return made_of == (FORMAT, probe(build.engine), checksum)
 
 
-def _versions(path: pathlib.Path) -> tuple | None:
-    """Engine and versions that a manifest names; nothing where the file is none."""
+def _made_by(path: pathlib.Path) -> tuple | None:
+    """Format, engine and versions that a manifest names; nothing where the file is none."""
     try:
         manifest = json.loads(path.read_bytes())
-        return str(manifest["engine"]), manifest["versions"]
+        return manifest["format"], str(manifest["engine"]), manifest["versions"]
     except (OSError, ValueError, LookupError, TypeError):
         return None
 
 
 def _remove_stale(store: pathlib.Path, progress: Callable[[str], None]) -> None:
-    """Builds of other versions, with which the library would refuse the whole store."""
+    """Builds of another format or other versions, with which the library would refuse the whole
+    store."""
     for path in sorted(store.glob("*.json")):
-        made_by = _versions(path)
-        if made_by is None or made_by[1] == PINNED.get(made_by[0]):
+        made_by = _made_by(path)
+        if made_by is None or made_by == (FORMAT, made_by[1], PINNED.get(made_by[1])):
             continue
         path.unlink()
         path.with_suffix(".so").unlink(missing_ok=True)
@@ -118,7 +119,7 @@ def prepare(
 ) -> list[Build]:
     """Makes the builds that the problems need and that the store ``out`` has not, ``jobs`` at a
     time, and tells ``progress`` of each. Returns all builds that the problems need. Builds of other
-    versions of the packages, which no problem can use any more, are removed.
+    versions of the packages or of longspan, which no problem can use any more, are removed.
 
     ``Refused``: a package is missing or of another version (with the line that installs it), a
     problem cannot be prepared, the store cannot be written, or a build failed. Builds that were
