@@ -6,6 +6,7 @@ import itertools
 import pathlib
 import sys
 import unittest
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "bench" / "harness")]
@@ -266,6 +267,12 @@ class Checker(unittest.TestCase):
 
 
 class Stability(unittest.TestCase):
+    def test_looks_at_the_gpus_that_cuda_sees(self):
+        with unittest.mock.patch.dict("os.environ", {"CUDA_VISIBLE_DEVICES": "1,3"}):
+            self.assertEqual(telemetry.visible_gpus(), ["-i", "1,3"])
+        with unittest.mock.patch.dict("os.environ", {"CUDA_VISIBLE_DEVICES": ""}):
+            self.assertEqual(telemetry.visible_gpus(), [])
+
     LINE = "GPU-1, 650.5, 700.00, 1500, 3201, 60, 0x0000000000000004, 100"
 
     def samples(self, **changes):
