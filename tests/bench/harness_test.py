@@ -267,17 +267,17 @@ class Checker(unittest.TestCase):
 
 
 class Stability(unittest.TestCase):
-    def test_looks_at_the_gpus_that_cuda_sees(self):
-        with unittest.mock.patch.dict("os.environ", {"CUDA_VISIBLE_DEVICES": "1,3"}):
-            self.assertEqual(telemetry.visible_gpus(), ["-i", "1,3"])
-        with unittest.mock.patch.dict("os.environ", {"CUDA_VISIBLE_DEVICES": ""}):
-            self.assertEqual(telemetry.visible_gpus(), [])
-
     LINE = "GPU-1, 650.5, 700.00, 1500, 3201, 60, 0x0000000000000004, 100"
 
     def samples(self, **changes):
         first = telemetry.parse_sample(self.LINE, 1.0)
         return [first, first._replace(at=2.0, **changes)]
+
+    def test_looks_at_the_gpus_that_cuda_sees(self):
+        with unittest.mock.patch.dict("os.environ", {"CUDA_VISIBLE_DEVICES": "1,3"}):
+            self.assertEqual(telemetry.visible_gpus(), ["-i", "1,3"])
+        with unittest.mock.patch.dict("os.environ", {"CUDA_VISIBLE_DEVICES": ""}):
+            self.assertEqual(telemetry.visible_gpus(), [])
 
     def test_samples_are_read(self):
         sample = telemetry.parse_sample(self.LINE, 1.0)
