@@ -159,21 +159,21 @@ class ExactRows {
     return packed_view(memory_.back().data(), DType::kF64, call_.tokens(), heads, dim);
   }
   TileProblem problem(Direction direction) const {
-    TileProblem p{.direction = direction,
-                  .dtype = DType::kBF16,
-                  .heads_q = kHeadsQ,
-                  .heads_kv = kHeadsKv,
-                  .group = kHeadsQ / kHeadsKv,
-                  .dim_qk = kDim,
-                  .dim_v = kDim,
-                  .capacity_q = call_.tokens(),
-                  .capacity_k = call_.tokens()};
-    p.features.whole = direction == Direction::kForward;
-    return p;
+    return {.direction = direction,
+            .dtype = DType::kBF16,
+            .heads_q = kHeadsQ,
+            .heads_kv = kHeadsKv,
+            .group = kHeadsQ / kHeadsKv,
+            .dim_qk = kDim,
+            .dim_v = kDim,
+            .capacity_q = call_.tokens(),
+            .capacity_k = call_.tokens()};
   }
   void compute_forward() {
     o = add(kHeadsQ, kDim);
     lse = add(kHeadsQ, 1);
+    const auto rows = must(cuda::DeviceRows::make(queries_, cuda::Written::kQueryRows));
+    must(cuda::launch_fill(lse, rows, -INFINITY, stream_.get()));
     const auto plan = must(kCudaReference.prepare(problem(Direction::kForward), lane_device(1)));
     const auto staged = must(plan->stage(queries_));
     must(plan->forward({.q = call_.q,
