@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdio>
 #include <memory>
 #include <vector>
 
@@ -129,9 +128,9 @@ TEST(HopperReach, BackwardOf65536TokensTakesAGibibyteAtMost) {
   const size_t before = free_bytes();
   call.run();
   const size_t taken = before - free_bytes();
-  std::printf(
-      "backward, 512 columns, 65536 tokens: workspace %zu bytes, taken of the device %zu (at "
-      "most %zu), %.1f ms\n",
+  fmt::print(
+      "backward, 512 columns, 65536 tokens: workspace {} bytes, taken of the device {} (at most "
+      "{}), {:.1f} ms\n",
       call.workspace_bytes(), taken, kMost, call.milliseconds(3));
   EXPECT_LE(call.workspace_bytes(), kMost);
   EXPECT_LE(taken, kMost);
@@ -242,14 +241,15 @@ void expect_rows(const char* name, const TensorView& value, const TensorView& ex
     EXPECT_LT(error, bar) << name << ", row " << row;
     worst = std::max(worst, error);
   }
-  std::printf("  %s: largest relative RMS of a sampled row %.2e (below %.0e)\n", name, worst, bar);
+  fmt::print("  {}: largest relative RMS of a sampled row {:.2e} (below {:.0e})\n", name, worst,
+             bar);
 }
 
 TEST(HopperReach, BackwardOf131072TokensIsRight) {
   LongCall call(131072);
   call.run();
-  std::printf("backward, 512 columns, 131072 tokens: %.1f ms, workspace %zu bytes\n",
-              call.milliseconds(2), call.workspace_bytes());
+  fmt::print("backward, 512 columns, 131072 tokens: {:.1f} ms, workspace {} bytes\n",
+             call.milliseconds(2), call.workspace_bytes());
   const ExactRows exact(call);
   expect_rows("o", call.o, exact.o);
   expect_rows("dq", call.dq, exact.dq);
