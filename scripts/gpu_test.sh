@@ -96,7 +96,7 @@ run_tests() {  # program
 }
 
 shopt -s nullglob extglob
-one_gpu=(build/gpu/tests/gpu/*_test build/gpu/tests/gpu/!(nccl|prepared)/*_test)
+one_gpu=(build/gpu/tests/gpu/*_test build/gpu/tests/gpu/!(nccl|prepared)/!(*_rates)_test)
 two_gpus=(build/gpu/tests/gpu/nccl/*_test)
 if [ -f build/store/store.json ]; then
   one_gpu+=(build/gpu/tests/gpu/prepared/!(*_rates)_test)
@@ -164,7 +164,10 @@ if [ "$gpus" -gt 1 ]; then
   done
 fi
 wait
-if [ -f build/store/store.json ]; then  # times, which want the GPU for themselves
+tools=()  # times, which want the GPU for themselves
+run_tests build/gpu/tests/gpu/hopper/gpu_hopper_rates_test
+wait
+if [ -f build/store/store.json ]; then
   run_tests build/gpu/tests/gpu/prepared/gpu_prepared_rates_test
 fi
 report_parts "GPU lane" 25

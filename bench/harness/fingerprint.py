@@ -7,6 +7,8 @@ import platform
 import shutil
 import subprocess
 
+from telemetry import visible_gpus
+
 HERE = pathlib.Path(__file__).resolve().parent
 
 
@@ -37,7 +39,7 @@ def gpus():
     listed = "index,name,uuid,driver_version,power.limit,vbios_version"
     if shutil.which("nvidia-smi") is None:
         return []
-    command = ["nvidia-smi", f"--query-gpu={listed}", "--format=csv,noheader"]
+    command = ["nvidia-smi", *visible_gpus(), f"--query-gpu={listed}", "--format=csv,noheader"]
     lines = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     return [line.strip() for line in lines.splitlines() if line.strip()]
 

@@ -1,6 +1,7 @@
 """Power, clocks, temperature and limits of the GPUs while arms take turns."""
 
 import collections
+import os
 import shutil
 import subprocess
 import threading
@@ -32,11 +33,18 @@ def parse_sample(line, at):
         return None
 
 
+def visible_gpus():
+    """Flags of nvidia-smi for the GPUs that CUDA programs see."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return ["-i", visible] if visible else []
+
+
 def foreign_processes(own):
     """Compute processes beyond `own` (a number: containers see other pids); None: not visible."""
     if shutil.which("nvidia-smi") is None:
         return None
-    command = ["nvidia-smi", "--query-compute-apps=pid,gpu_uuid", "--format=csv,noheader"]
+    command = ["nvidia-smi", *visible_gpus(), "--query-compute-apps=pid,gpu_uuid",
+               "--format=csv,noheader"]
     listed = subprocess.run(command, capture_output=True, text=True, check=False)
     pids = {line.split(",")[0] for line in listed.stdout.splitlines() if line.strip()}
     return max(0, len(pids) - own) if pids else None
@@ -50,8 +58,8 @@ class Telemetry:
         self.process = None
         if shutil.which("nvidia-smi") is None:
             return
-        command = ["nvidia-smi", f"--query-gpu={QUERY}", "--format=csv,noheader,nounits",
-                   "-lms", str(INTERVAL_MS)]
+        command = ["nvidia-smi", *visible_gpus(), f"--query-gpu={QUERY}",
+                   "--format=csv,noheader,nounits", "-lms", str(INTERVAL_MS)]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         threading.Thread(target=self._read, daemon=True).start()
 

@@ -6,6 +6,7 @@ import itertools
 import pathlib
 import sys
 import unittest
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "bench" / "harness")]
@@ -271,6 +272,12 @@ class Stability(unittest.TestCase):
     def samples(self, **changes):
         first = telemetry.parse_sample(self.LINE, 1.0)
         return [first, first._replace(at=2.0, **changes)]
+
+    def test_looks_at_the_gpus_that_cuda_sees(self):
+        with unittest.mock.patch.dict("os.environ", {"CUDA_VISIBLE_DEVICES": "1,3"}):
+            self.assertEqual(telemetry.visible_gpus(), ["-i", "1,3"])
+        with unittest.mock.patch.dict("os.environ", {"CUDA_VISIBLE_DEVICES": ""}):
+            self.assertEqual(telemetry.visible_gpus(), [])
 
     def test_samples_are_read(self):
         sample = telemetry.parse_sample(self.LINE, 1.0)
