@@ -225,7 +225,7 @@ class Consumer {
     const int key = first_key();
     const int at = tile.first + row_ - key, end = tile.keys - 1 - key;
     const int lo = tile.lo, hi = tile.hi;
-    hide_behind(softmax_.s, min(at + hi, end), min(at + 8 + hi, end));
+    if (block_ > unmasked_.last) hide_behind(softmax_.s, min(at + hi, end), min(at + 8 + hi, end));
     if (block_ < unmasked_.first) hide_before(softmax_.s, at + lo, at + 8 + lo);
   }
 
