@@ -80,8 +80,8 @@ class Consumer {
     wgmma_wait<0>();
     accumulators_ready(softmax_.s);
     release_k();
-    finish_scores();
-    softmax_.run(prob, true);
+    const bool hidden = finish_scores();
+    softmax_.run(prob, true, hidden);
     softmax_.pack_late(prob);
     terms_.template drop<0, kKeys / 16>(prob);
     fresh_ = 1;
@@ -122,8 +122,8 @@ class Consumer {
     wgmma_wait<1>();
     accumulators_ready(softmax_.s);
     release_k();
-    finish_scores();
-    softmax_.run(next_prob, last);
+    const bool hidden = finish_scores();
+    softmax_.run(next_prob, last, hidden);
     if (!C::kEarlyPack) {
       wait_v(1);  // NOTE: long over; its branch keeps ptxas from moving the wait below up here
       wgmma_wait<0>();
@@ -215,10 +215,20 @@ class Consumer {
   __device__ __forceinline__ int first_key() const {  // of this thread's columns of the block
     return block_ * kKeys + (threadIdx.x & 3) * 2;
   }
-  __device__ __forceinline__ void finish_scores() {
+  __device__ __forceinline__ bool finish_scores() {
     terms_.apply(this_tile(), first_key(), softmax_.s);
-    if (rarely(!unmasked_.holds(block_))) hide();
+    bool hidden = false;
+    if (rarely(!unmasked_.holds(block_))) {
+      hidden = C::kEarlyPack && !sees_block();
+      if (!hidden) hide();
+    }
     terms_.observe(this_tile(), softmax_.s);
+    return hidden;
+  }
+  __device__ __forceinline__ bool sees_block() const {
+    volatile Tile& tile = this_tile();
+    const int low = tile.first + group_ * 64, key = block_ * kKeys;
+    return key <= low + 63 + tile.hi && key + kKeys > low + tile.lo && key < tile.keys;
   }
   __device__ __forceinline__ void hide() {
     volatile Tile& tile = this_tile();

@@ -80,18 +80,22 @@ class Softmax {
   }
 
   /// Makes P of S. `factor` is what O must be scaled by, if `grown`.
-  __device__ __forceinline__ void run(Probabilities& prob, bool first) {
+  __device__ __forceinline__ void run(Probabilities& prob, bool first, bool hidden) {
     Rows part = {0, 0};
-    bool raises = first;
+    bool raises = first || hidden;
     grown = 0;
-    if (!rarely(first)) {
+    if (!rarely(raises)) {
       if (C::kEarlyPack) part = exponentials(prob);
       raises = too_low(part);
     }
     if (rarely(raises)) {
-      raise_reference(part, first);
-      grown = !first;
-      if (C::kEarlyPack) part = exponentials(prob);
+      if (hidden) {
+        clear(prob);
+      } else {
+        raise_reference(part, first);
+        grown = !first;
+        if (C::kEarlyPack) part = exponentials(prob);
+      }
     }
     if (!C::kEarlyPack) part = exponentials(prob);
     add(part);
@@ -116,6 +120,13 @@ class Softmax {
   int grown = 0;
 
  private:
+  static __device__ __forceinline__ void clear(Probabilities& prob) {
+#pragma unroll
+    for (int i = 0; i < kKeys / 16; ++i)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) prob[i][e] = 0;
+  }
+
   float scale_;
 };
 
