@@ -80,8 +80,8 @@ class Consumer {
     wgmma_wait<0>();
     accumulators_ready(softmax_.s);
     release_k();
-    const bool hidden = finish_scores();
-    softmax_.run(prob, true, hidden);
+    const Seen seen = finish_scores();
+    softmax_.run(prob, true, seen);
     softmax_.pack_late(prob);
     terms_.template drop<0, kKeys / 16>(prob);
     fresh_ = 1;
@@ -122,8 +122,8 @@ class Consumer {
     wgmma_wait<1>();
     accumulators_ready(softmax_.s);
     release_k();
-    const bool hidden = finish_scores();
-    softmax_.run(next_prob, last, hidden);
+    const Seen seen = finish_scores();
+    softmax_.run(next_prob, last, seen);
     if (!C::kEarlyPack) {
       wait_v(1);  // NOTE: long over; its branch keeps ptxas from moving the wait below up here
       wgmma_wait<0>();
@@ -215,15 +215,16 @@ class Consumer {
   __device__ __forceinline__ int first_key() const {  // of this thread's columns of the block
     return block_ * kKeys + (threadIdx.x & 3) * 2;
   }
-  __device__ __forceinline__ bool finish_scores() {
+  /// Makes scores of products.
+  __device__ __forceinline__ Seen finish_scores() {
+    Seen seen;
     terms_.apply(this_tile(), first_key(), softmax_.s);
-    bool hidden = false;
     if (rarely(!unmasked_.holds(block_))) {
-      hidden = C::kEarlyPack && !sees_block();
-      if (!hidden) hide();
+      if (C::kEarlyPack) seen = {.none = !sees_block(), .first = block_ < unmasked_.first};
+      if (!seen.none) hide();
     }
     terms_.observe(this_tile(), softmax_.s);
-    return hidden;
+    return seen;
   }
   __device__ __forceinline__ bool sees_block() const {
     volatile Tile& tile = this_tile();
