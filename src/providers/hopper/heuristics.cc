@@ -65,6 +65,12 @@ Shape pulling_shape(const TileProblem& p) {
   return shape == Shape::kD64Keys96 ? Shape::kD64Keys160 : shape;
 }
 
+int block_heads(const TileProblem& p, int most) {
+  int heads = 1;
+  while (heads < most && (p.heads_q | p.group | p.group_offset) % (2 * heads) == 0) heads *= 2;
+  return heads;
+}
+
 int64_t section_heads(const TileProblem& p, const Wave& wave) {
   constexpr int64_t kSectionBytes = int64_t{32} << 20;
   if (wave.even) return std::min(p.group, p.heads_q);

@@ -54,6 +54,10 @@ Shape choose_shape(const TileProblem& problem, std::span<const PlacedTile> tiles
 /// The kernel that pulls keys and values, of up to kMostPullingColumns.
 Shape pulling_shape(const TileProblem& problem);
 
+/// Query heads of one key head whose queries share a block's rows, `most` at most: the fewer
+/// queries of each, the fewer keys at the edges of masks. A power of two.
+int block_heads(const TileProblem& problem, int most);
+
 /// Query heads whose blocks are computed together: those of one key head where blocks cost about
 /// the same, else of as many as keep their keys and values in the L2 cache.
 int64_t section_heads(const TileProblem& problem, const Wave& wave);
