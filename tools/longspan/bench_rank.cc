@@ -58,30 +58,39 @@ Status BenchRank::record() {
   return {};
 }
 
-Status BenchRank::iterate(bool replay, Slice* slice) {
+bool BenchRank::runs(const SliceTask& task, Direction direction) const {
+  if (direction == Direction::kBackward && !has_backward()) return false;
+  return task.only.value_or(direction) == direction;
+}
+
+Status BenchRank::iterate(const SliceTask& task, Slice* slice) {
+  if (runs(task, Direction::kForward)) {
+    const auto begin = Clock::now();
+    LONGSPAN_CHECK_OK(task.replay ? recorded_forward_->replay() : forward());
+    if (slice != nullptr) slice->host_forward.push_back(since(begin));
+    LONGSPAN_CHECK_OK(clock_->mark());
+  }
+  if (!runs(task, Direction::kBackward)) return {};
   const auto begin = Clock::now();
-  LONGSPAN_CHECK_OK(replay ? recorded_forward_->replay() : forward());
-  if (slice != nullptr) slice->host_forward.push_back(since(begin));
-  LONGSPAN_CHECK_OK(clock_->mark());
-  if (!has_backward()) return {};
-  const auto middle = Clock::now();
-  LONGSPAN_CHECK_OK(replay ? recorded_backward_->replay() : backward());
-  if (slice != nullptr) slice->host_backward.push_back(since(middle));
+  LONGSPAN_CHECK_OK(task.replay ? recorded_backward_->replay() : backward());
+  if (slice != nullptr) slice->host_backward.push_back(since(begin));
   return clock_->mark();
 }
 
 Result<Slice> BenchRank::run(const SliceTask& task) {
   Slice slice;
-  for (int i = 0; i < task.warmup; ++i) LONGSPAN_CHECK_OK(iterate(task.replay, nullptr));
+  for (int i = 0; i < task.warmup; ++i) LONGSPAN_CHECK_OK(iterate(task, nullptr));
   LONGSPAN_TRY(std::vector<double> laps, clock_->laps());
   const auto begin = Clock::now();
   LONGSPAN_CHECK_OK(clock_->mark());
-  for (int i = 0; i < task.iterations; ++i) LONGSPAN_CHECK_OK(iterate(task.replay, &slice));
+  for (int i = 0; i < task.iterations; ++i) LONGSPAN_CHECK_OK(iterate(task, &slice));
   LONGSPAN_TRY(laps, clock_->laps());
   slice.wall = since(begin) / task.iterations;
+  const bool has_forward = runs(task, Direction::kForward);
+  const bool both = has_forward && runs(task, Direction::kBackward);
   for (size_t i = 0; i < laps.size(); ++i) {
-    const bool is_backward = has_backward() && i % 2 == 1;
-    (is_backward ? slice.backward : slice.forward).push_back(laps[i]);
+    const bool is_forward = both ? i % 2 == 0 : has_forward;
+    (is_forward ? slice.forward : slice.backward).push_back(laps[i]);
   }
   return slice;
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "device_clock.h"
@@ -12,14 +13,16 @@
 namespace longspan::tool {
 
 /// What a slice runs: `warmup` iterations that are not timed, then `iterations` that are, queued
-/// without waiting in between. An iteration is forward and, where there is one, backward.
+/// without waiting in between. An iteration is forward and, where there is one, backward, or `only`
+/// one of them; backward alone takes what an earlier forward left.
 struct SliceTask {
   int warmup = 0;
   int iterations = 1;
   bool replay = false;  // recorded calls in place of eager ones
+  std::optional<Direction> only;
 };
 
-/// Microseconds, one entry per timed iteration. Backward is empty in forward alone.
+/// Microseconds, one entry per timed iteration. A direction that did not run is empty.
 struct Slice {
   std::vector<double> forward, backward;            // on the device
   std::vector<double> host_forward, host_backward;  // until the call returned
@@ -51,7 +54,8 @@ class BenchRank {
   Status forward();
   Status backward();
   bool has_backward() const { return !results_.call->explanation().forward_only; }
-  Status iterate(bool replay, Slice* slice);
+  bool runs(const SliceTask& task, Direction direction) const;
+  Status iterate(const SliceTask& task, Slice* slice);
 
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<DeviceClock> clock_;

@@ -12,28 +12,36 @@ namespace longspan::tool {
 namespace {
 
 constexpr int kRounds = 5;
-constexpr double kRoundMicroseconds = 30e3;  // of one provider
+constexpr double kRoundMicroseconds = 30e3;  // of one provider in one direction
 constexpr int kMostIterations = 50;
+
+constexpr Direction kDirections[] = {Direction::kForward, Direction::kBackward};
+
+struct TimedDirection {
+  bool offered = false;
+  int iterations = 1;  // of a round
+  std::vector<double> us;
+};
 
 /// One provider, which computes the directions that it offers.
 struct TimedProvider {
   std::string name;
-  bool forward = false;
-  bool backward = false;
+  TimedDirection forward, backward;
   std::unique_ptr<BenchGroup> group;
-  int iterations = 1;
-  std::vector<double> forward_us, backward_us;
 
-  const std::vector<double>& times(Direction direction) const {
-    return direction == Direction::kForward ? forward_us : backward_us;
+  const TimedDirection& of(Direction direction) const {
+    return direction == Direction::kForward ? forward : backward;
+  }
+  TimedDirection& of(Direction direction) {
+    return direction == Direction::kForward ? forward : backward;
   }
 };
 
 Options required(Options options, const TimedProvider& timed) {
   const Routing routing{RoutingMode::kRequire, timed.name};
-  options.forward.routing = timed.forward ? routing : Routing{};
-  options.backward.routing = timed.backward ? routing : Routing{};
-  if (!timed.backward) options.backward.strategy = kNoStrategy;
+  options.forward.routing = timed.forward.offered ? routing : Routing{};
+  options.backward.routing = timed.backward.offered ? routing : Routing{};
+  if (!timed.backward.offered) options.backward.strategy = kNoStrategy;
   return options;
 }
 
@@ -48,13 +56,21 @@ Result<std::vector<TimedProvider>> offering(const CaseTask& task, const Problem&
   std::vector<TimedProvider> result;
   for (const std::string& name : task.providers) {
     TimedProvider timed{.name = name};
-    LONGSPAN_TRY(timed.forward, offers(task, problem, {.name = name, .forward = true}));
+    LONGSPAN_TRY(timed.forward.offered,
+                 offers(task, problem, {.name = name, .forward = {.offered = true}}));
     if (task.options.backward.strategy != kNoStrategy) {
-      LONGSPAN_TRY(timed.backward, offers(task, problem, {.name = name, .backward = true}));
+      LONGSPAN_TRY(timed.backward.offered,
+                   offers(task, problem, {.name = name, .backward = {.offered = true}}));
     }
-    if (timed.forward || timed.backward) result.push_back(std::move(timed));
+    if (timed.forward.offered || timed.backward.offered) result.push_back(std::move(timed));
   }
   return result;
+}
+
+int iterations_of(const std::vector<double>& once) {
+  if (once.empty()) return 0;
+  const double wanted = kRoundMicroseconds / std::max(once.front(), 1.0);
+  return static_cast<int>(std::clamp(wanted, 1.0, static_cast<double>(kMostIterations)));
 }
 
 Status start(const CaseTask& task, const Inputs& inputs, TimedProvider& timed) {
@@ -66,19 +82,18 @@ Status start(const CaseTask& task, const Inputs& inputs, TimedProvider& timed) {
   LONGSPAN_TRY(timed.group, BenchGroup::make(group, false));
   LONGSPAN_TRY(const Slice cold, timed.group->run({}));
   LONGSPAN_TRY(const Slice warm, timed.group->run({}));
-  const double one = std::max(totals(warm).front(), 1.0);
-  timed.iterations = static_cast<int>(
-      std::clamp(kRoundMicroseconds / one, 1.0, static_cast<double>(kMostIterations)));
+  timed.forward.iterations = iterations_of(warm.forward);
+  timed.backward.iterations = iterations_of(warm.backward);
   return {};
 }
 
-Status run_round(TimedProvider& timed) {
-  LONGSPAN_TRY(const Slice slice, timed.group->run({.warmup = 1, .iterations = timed.iterations}));
-  const auto append = [](std::vector<double>& to, const std::vector<double>& from) {
-    to.insert(to.end(), from.begin(), from.end());
-  };
-  if (timed.forward) append(timed.forward_us, slice.forward);
-  if (timed.backward) append(timed.backward_us, slice.backward);
+Status run_round(TimedProvider& timed, Direction direction) {
+  TimedDirection& asked = timed.of(direction);
+  if (!asked.offered) return {};
+  LONGSPAN_TRY(const Slice slice,
+               timed.group->run({.warmup = 1, .iterations = asked.iterations, .only = direction}));
+  const auto& times = direction == Direction::kForward ? slice.forward : slice.backward;
+  asked.us.insert(asked.us.end(), times.begin(), times.end());
   return {};
 }
 
@@ -86,10 +101,10 @@ RoutingRow row_of(const Problem& problem, Direction direction, const Device& dev
                   const std::vector<TimedProvider>& all) {
   RoutingRow row;
   for (const TimedProvider& timed : all) {
-    if (timed.times(direction).empty()) continue;
+    if (timed.of(direction).us.empty()) continue;
     const int64_t rows = timed.group->call().schedule(direction).tiles.capacity_q;
     row.measured = routing_case(problem, direction, device, rows);
-    row.times.push_back({timed.name, median(timed.times(direction))});
+    row.times.push_back({timed.name, median(timed.of(direction).us)});
   }
   std::ranges::stable_sort(row.times, {}, &MeasuredTime::microseconds);
   return row;
@@ -101,16 +116,16 @@ Result<std::vector<RoutingRow>> time_case(const CaseTask& task) {
   LONGSPAN_TRY(const Source source, resolve_source(task.problem, "", std::nullopt));
   LONGSPAN_TRY(std::vector<TimedProvider> all, offering(task, source.problem));
   if (all.size() < 2) return std::vector<RoutingRow>();
-  const bool any_backward = std::ranges::any_of(all, &TimedProvider::backward);
+  const bool any_backward =
+      std::ranges::any_of(all, [](const TimedProvider& t) { return t.backward.offered; });
   LONGSPAN_TRY(const Inputs inputs, make_inputs(source, !any_backward));
   for (TimedProvider& timed : all) LONGSPAN_CHECK_OK(start(task, inputs, timed));
-  for (size_t round = 0; round < kRounds; ++round) {
-    for (size_t i = 0; i < all.size(); ++i) {
-      LONGSPAN_CHECK_OK(run_round(all[(round + i) % all.size()]));
-    }
-  }
   std::vector<RoutingRow> rows;
-  for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
+  for (const Direction direction : kDirections) {
+    for (size_t turn = 0; turn < kRounds * all.size(); ++turn) {
+      const size_t round = turn / all.size();
+      LONGSPAN_CHECK_OK(run_round(all[(round + turn) % all.size()], direction));
+    }
     RoutingRow row = row_of(source.problem, direction, task.device, all);
     if (row.times.size() > 1) rows.push_back(std::move(row));
   }

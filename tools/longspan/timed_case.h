@@ -17,8 +17,9 @@ struct CaseTask {
   Options options;  // routing is replaced; backward "none": forward alone
 };
 
-/// A row for each direction that two providers at least have offered. Providers take turns, so that
-/// clocks and power are alike for all.
+/// A row for each direction that two providers at least have offered. Providers take turns, one
+/// direction at a time, so that clocks and power are alike for all: a forward right behind a
+/// backward runs at the clocks that the latter left.
 Result<std::vector<RoutingRow>> time_case(const CaseTask& task);
 
 }  // namespace longspan::tool

@@ -70,6 +70,7 @@ void expect_fits(const Kernel& kernel, Shape shape, const Features& features) {
   EXPECT_EQ(kernel.q.blocks, (most.dim + 63) / 64);
   EXPECT_LE(kernel.v.blocks, (most.dim_v + 63) / 64);
   EXPECT_LE(kernel.shared_bytes, 232448);
+  EXPECT_EQ(kernel.most_heads, has_terms(features) || most.dim > 256 ? 1 : 4);
   EXPECT_EQ(kernel.stages_o, features.whole && most.dim <= 128);
 }
 
@@ -104,6 +105,26 @@ TEST(HopperHeuristics, BackwardHasItsKernels) {
   }
   EXPECT_EQ(entries.size(), 8u);
   EXPECT_EQ(entries.count(nullptr), 0u);
+}
+
+TEST(HopperHeuristics, HeadsOfOneKeyHeadShareBlocks) {
+  struct Heads {
+    int64_t q, group, offset;
+    int most, expected;
+  };
+  for (const Heads h : {Heads{32, 4, 0, 4, 4},
+                        {32, 4, 0, 1, 1},
+                        {16, 1, 0, 4, 1},
+                        {16, 2, 0, 4, 2},
+                        {16, 16, 0, 4, 4},
+                        {6, 3, 0, 4, 1},
+                        {24, 12, 0, 4, 4},
+                        {4, 8, 2, 4, 2},  // parts of groups
+                        {3, 8, 0, 4, 1},
+                        {4, 8, 1, 4, 1}}) {
+    const TileProblem p{.heads_q = h.q, .group = h.group, .group_offset = h.offset};
+    EXPECT_EQ(block_heads(p, h.most), h.expected) << h.q << " " << h.group << " " << h.offset;
+  }
 }
 
 TEST(HopperHeuristics, SectionsOfHeads) {
