@@ -80,8 +80,8 @@ class Consumer {
     wgmma_wait<0>();
     accumulators_ready(softmax_.s);
     release_k();
-    const Seen seen = finish_scores();
-    softmax_.run(prob, true, seen);
+    finish_scores();
+    softmax_.run(prob, true);
     softmax_.pack_late(prob);
     terms_.template drop<0, kKeys / 16>(prob);
     fresh_ = 1;
@@ -122,8 +122,8 @@ class Consumer {
     wgmma_wait<1>();
     accumulators_ready(softmax_.s);
     release_k();
-    const Seen seen = finish_scores();
-    softmax_.run(next_prob, last, seen);
+    finish_scores();
+    softmax_.run(next_prob, last);
     if (!C::kEarlyPack) {
       wait_v(1);  // NOTE: long over; its branch keeps ptxas from moving the wait below up here
       wgmma_wait<0>();
@@ -221,22 +221,10 @@ class Consumer {
   __device__ __forceinline__ int first_key() const {  // of this thread's columns of the block
     return block_ * kKeys + (threadIdx.x & 3) * 2;
   }
-  /// Makes scores of products.
-  __device__ __forceinline__ Seen finish_scores() {
-    Seen seen;
+  __device__ __forceinline__ void finish_scores() {
     terms_.apply(this_tile(), first_key(), softmax_.s);
-    if (rarely(!unmasked_.holds(block_))) {
-      if (C::kEarlyPack) seen = {.none = !sees_block(), .first = block_ < unmasked_.first};
-      if (!seen.none) hide();
-    }
+    if (rarely(!unmasked_.holds(block_))) hide();
     terms_.observe(this_tile(), softmax_.s);
-    return seen;
-  }
-  __device__ __forceinline__ bool sees_block() const {
-    volatile Tile& tile = this_tile();
-    const int low = tile.first + first_query(), last = low + queries_of_warpgroup(p_) - 1;
-    const int key = block_ * kKeys;
-    return key <= last + tile.hi && key + kKeys > low + tile.lo && key < tile.keys;
   }
   __device__ __forceinline__ void hide() {
     volatile Tile& tile = this_tile();

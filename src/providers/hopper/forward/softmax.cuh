@@ -12,12 +12,6 @@ namespace longspan::hopper {
 
 constexpr float kRescaleStep = 8, kSumLimit = 4096;
 
-/// What a mask leaves of a block of keys to the rows of a warpgroup.
-struct Seen {
-  bool none = false;
-  bool first = false;  // for some rows, maybe, their first keys: nothing refers to their scores yet
-};
-
 template <class C>
 class Softmax {
  public:
@@ -68,42 +62,36 @@ class Softmax {
                                fmaf(peak.lower, scale_, -max.lower) > kRescaleStep);
   }
 
-  /// Raises the reference of rows whose P is too large by its sums `part`, or, `ahead` of P, would
-  /// be. What happens to a row does not depend on the others.
-  __device__ __forceinline__ void raise_reference(const Rows& part, bool ahead) {
+  /// Raises the reference of rows whose P would be, or is (by its sums `part`), too large, and of
+  /// all rows at the `first` block. What happens to a row does not depend on the others.
+  __device__ __forceinline__ void raise_reference(const Rows& part, bool first) {
     const Rows peak = quad_max(thread_max(s));
     const Rows high = {fmaxf(peak.upper * scale_, max.upper),
                        fmaxf(peak.lower * scale_, max.lower)};
-    Rows total = {high.upper - max.upper, high.lower - max.lower};
-    float limit = kRescaleStep;
-    if (C::kEarlyPack && !ahead) total = quad_max(part), limit = kSumLimit;
+    const Rows total =
+        C::kEarlyPack ? quad_max(part) : Rows{high.upper - max.upper, high.lower - max.lower};
+    constexpr float kLimit = C::kEarlyPack ? kSumLimit : kRescaleStep;
     const Rows before = max;
-    if (total.upper > limit) max.upper = high.upper;
-    if (total.lower > limit) max.lower = high.lower;
+    if (first || total.upper > kLimit) max.upper = high.upper;
+    if (first || total.lower > kLimit) max.lower = high.lower;
     factor = {exp2_fast(before.upper - max.upper), exp2_fast(before.lower - max.lower)};
     sum.upper *= factor.upper;
     sum.lower *= factor.lower;
   }
 
-  /// Makes P of S, which is that of a tile's first block where `starts`. `factor` is what O must be
-  /// scaled by, if `grown`.
-  __device__ __forceinline__ void run(Probabilities& prob, bool starts, Seen seen) {
+  /// Makes P of S. `factor` is what O must be scaled by, if `grown`.
+  __device__ __forceinline__ void run(Probabilities& prob, bool first) {
     Rows part = {0, 0};
-    const bool ahead = starts || seen.first;
-    bool raises = ahead || seen.none;
+    bool raises = first;
     grown = 0;
-    if (!rarely(raises)) {
+    if (!rarely(first)) {
       if (C::kEarlyPack) part = exponentials(prob);
       raises = too_low(part);
     }
     if (rarely(raises)) {
-      if (seen.none) {
-        clear(prob);
-      } else {
-        raise_reference(part, ahead);
-        grown = !starts;
-        if (C::kEarlyPack) part = exponentials(prob);
-      }
+      raise_reference(part, first);
+      grown = !first;
+      if (C::kEarlyPack) part = exponentials(prob);
     }
     if (!C::kEarlyPack) part = exponentials(prob);
     add(part);
@@ -128,13 +116,6 @@ class Softmax {
   int grown = 0;
 
  private:
-  static __device__ __forceinline__ void clear(Probabilities& prob) {
-#pragma unroll
-    for (int i = 0; i < kKeys / 16; ++i)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) prob[i][e] = 0;
-  }
-
   float scale_;
 };
 
