@@ -142,7 +142,7 @@ TEST(HopperHeuristics, HeadsShareBlocksWhereThatSavesKeys) {
   EXPECT_EQ(shared(8192, kCausal, d64), 4);   // 1849 steps a head in the place of 1892
   EXPECT_EQ(shared(32768, kCausal, d64), 1);  // 29241 of 29412
   EXPECT_EQ(shared(32768, kWindow, d64), 4);  // 2016 of 2187
-  EXPECT_EQ(shared(8192, kFull, d64), 1);     // 86 of 86, but for the last block
+  EXPECT_EQ(shared(8192, kFull, d64), 1);     // the last block alone saves some
   EXPECT_EQ(shared(2048, kCausal, d128), 1);  // both of 128: blocks end where steps do
   EXPECT_EQ(shared(100, kFull, d128), 1);     // one block holds all
 }
