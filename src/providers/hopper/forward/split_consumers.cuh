@@ -219,12 +219,11 @@ class SplitLeft {
   }
 
   __device__ __forceinline__ void finish(volatile Tile& tile) {
-    const Rows max = softmax_.max, sum = quad_sum(softmax_.sum);
     const int at = tile.first + row_, row = tile.q_row + at, head = tile.head;
     const Place places[2] = {{row, head, at < tile.queries},
                              {row + 8, head, at + 8 < tile.queries}};
-    const Weight w[2] = {finish_row<C>(p_, places[0], max.upper, sum.upper),
-                         finish_row<C>(p_, places[1], max.lower, sum.lower)};
+    Weight w[2];
+    finish_rows<C>(p_, places, softmax_.max, quad_sum(softmax_.sum), w);
     if ((lane_ & 3) == 0) {
       sm_.weights[number_ & 1][row_] = w[0];
       sm_.weights[number_ & 1][row_ + 8] = w[1];
