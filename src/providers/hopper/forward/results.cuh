@@ -33,6 +33,7 @@ __device__ __forceinline__ Weight finish_row(const Parameters& p, const Place& a
                                              float sum, [[maybe_unused]] float before) {
   Weight w = {sum > 0 ? (C::kTerms ? p.terms.keep_factor : 1.0f) / sum : 0, 0};
   float lse = max + log2f(sum);
+  float* const place = at.exists ? p.lse.at<float>(at.row, at.head) : nullptr;
   bool writes = at.exists && (threadIdx.x & 3) == 0;
   if constexpr (C::kMerges) {
     const float top = fmaxf(fmaxf(before, lse), kNoKey);
@@ -42,7 +43,7 @@ __device__ __forceinline__ Weight finish_row(const Parameters& p, const Place& a
     lse = top + log2f(old + mine);
     writes = writes && sum != 0;  // what no key was added to keeps its bits
   }
-  if (writes) *p.lse.at<float>(at.row, at.head) = lse * kLn2;
+  if (writes) *place = lse * kLn2;
   return w;
 }
 
@@ -116,20 +117,24 @@ class CarriedRows {
   int columns_[2];  // from there on
 };
 
-/// O of both rows = mine * o + old * O. Called by whole warps.
-template <bool WIDE, int BATCH, int R>
+/// O of both rows = mine * o + old * O. Called by whole warps; `weigh` fills in the weights while
+/// the first loads are under way.
+template <bool WIDE, int BATCH, int R, class Weigh>
 __device__ __forceinline__ void merge_rows(const Parameters& p, const float (&o)[R],
-                                           const Place (&at)[2], const Weight (&w)[2],
-                                           int first_column) {
+                                           const Place (&at)[2], int first_column,
+                                           const Weigh& weigh) {
   const CarriedRows<WIDE, R> rows(p, at, first_column);
   float4 carried[2][BATCH];
   rows.load(0, carried[0]);
+  rows.load(BATCH, carried[1]);
+  Weight w[2];
+  weigh(w);
 #pragma unroll
   for (int i = 0; i * BATCH < rows.kFours; ++i) {
-    rows.load((i + 1) * BATCH, carried[(i + 1) & 1]);
     // NOTE: else ptxas moves loads behind stores, and memory is waited for a few loads at a time.
     __syncwarp();
     rows.merge(i * BATCH, carried[i & 1], o, w);
+    rows.load((i + 2) * BATCH, carried[i & 1]);
   }
 }
 
@@ -174,16 +179,19 @@ __device__ __forceinline__ void store_rows(const Parameters& p, const float (&o)
 }
 
 /// Accumulators to memory: merged into what is there, or normalised and rounded to C::Element.
-template <class C, int R>
+/// `weigh(w)` fills in the weights of both rows.
+template <class C, int R, class Weigh>
 __device__ __forceinline__ void write_part(const Parameters& p, const float (&o)[R],
-                                           const Place (&at)[2], const Weight (&w)[2],
-                                           int first_column) {
+                                           const Place (&at)[2], int first_column,
+                                           const Weigh& weigh) {
   if constexpr (!C::kMerges) {
+    Weight w[2];
+    weigh(w);
     store_rows<typename C::Element>(p, o, at, w, first_column);
   } else if (p.wide) {
-    merge_rows<true, C::kCarryBatch>(p, o, at, w, first_column);
+    merge_rows<true, C::kCarryBatch>(p, o, at, first_column, weigh);
   } else {
-    merge_rows<false, C::kCarryBatch>(p, o, at, w, first_column);
+    merge_rows<false, C::kCarryBatch>(p, o, at, first_column, weigh);
   }
 }
 
