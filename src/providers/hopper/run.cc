@@ -57,7 +57,7 @@ Status HopperPlan::map_results(const StagedWork& staged, const ForwardTiles& t,
                                Parameters& p) const {
   p.out = row_view(t.o);
   p.lse = row_view(t.lse);
-  p.wide = aligned(t.o, problem_.features.whole ? 16 : 8);
+  p.wide = aligned(t.o, 16);
   p.stores_by_tma = staged.kernel->stages_o && mappable(t.o);
   if (!p.stores_by_tma) return {};
   LONGSPAN_TRY(p.o, map_rows(t.o, query_box(staged)));

@@ -13,8 +13,23 @@ struct GradientPlace {
   bool exists[2];
 };
 
+template <bool WIDE>
+__device__ __forceinline__ float2 load_pair(const float* from) {
+  if constexpr (WIDE) return *reinterpret_cast<const float2*>(from);
+  return {from[0], from[1]};
+}
+template <bool WIDE>
+__device__ __forceinline__ void store_pair(float* to, float2 pair) {
+  if constexpr (WIDE) {
+    *reinterpret_cast<float2*>(to) = pair;
+  } else {
+    to[0] = pair.x;
+    to[1] = pair.y;
+  }
+}
+
 /// d * scale, plus the FP32 sums that are there.
-// NOTE: sums are loaded in batches, as in forward/results.cuh.
+// NOTE: sums are loaded in batches: one by one, each would wait for memory.
 template <bool WIDE, int HALF, int R>
 __device__ __forceinline__ void add_sums(const GradientRows& g, float (&d)[R], const float* from,
                                          int columns) {

@@ -48,6 +48,9 @@ struct Config {
   // NOTE: ptxas gives each branch its own limit: watch spills and C7512, C7515 when these change.
   static constexpr int kConsumerRegisters = kGroups == 2 ? 232 : 160;
   static constexpr int kProducerRegisters = kGroups == 2 ? 40 : 32;
+  // Loads of carried O, of four columns each; twice as many are on their way. Two sets of P leave
+  // fewer registers.
+  static constexpr int kCarryBatch = kEarlyPack ? 6 : 8;
   static_assert(kGroups == 2 || kGroups == 3);
   static_assert(kDirect || kColumnBlocksV <= kColumnBlocks, "O is staged in Q's buffer");
   static_assert(kSharedBytes + 256 <= 232448, "more than a block of sm_90 may have");

@@ -241,12 +241,12 @@ class Consumer {
     const int at = tile.first + row_, queries = tile.queries;
     const int row = tile.q_row + at, head = tile.head + warp() / warps_of_head();
     const Place places[2] = {{row, head, at < queries}, {row + 8, head, at + 8 < queries}};
-    sum = quad_sum(sum);
-    const Weight w[2] = {finish_row<C>(p_, places[0], max.upper, sum.upper),
-                         finish_row<C>(p_, places[1], max.lower, sum.lower)};
+    const auto weigh = [&](Weight(&w)[2]) { finish_rows<C>(p_, places, max, quad_sum(sum), w); };
     if constexpr (C::kMerges || C::kDirect) {
-      write_part<C>(p_, o_, places, w, 0);
+      write_part<C>(p_, o_, places, 0, weigh);
     } else {
+      Weight w[2];
+      weigh(w);
       scale_rows(o_, {w[0].mine, w[1].mine});
       stage_rows<T>(opaque(sm_.q) + buffer_of<C>(number) * C::kQBytes + group_ * C::kQGroupBytes +
                         warp() * 16 * 128,

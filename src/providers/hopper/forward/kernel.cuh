@@ -1,6 +1,7 @@
 // The forward kernel up to 256 columns: consumer warpgroups and one that loads and stores.
 #pragma once
 
+#include "providers/hopper/forward/carry.cuh"
 #include "providers/hopper/forward/config.h"
 #include "providers/hopper/forward/consumer.cuh"
 #include "providers/hopper/forward/producer.cuh"
@@ -42,18 +43,34 @@ __device__ __forceinline__ void store_results(const Parameters& p, const Shared&
   tma_store_wait();
 }
 
+/// Brings the carry of tile after tile to L2 when the producer says so. One warp; the producer
+/// fills no Q buffer, and announces no tile in its place, before this warp is done with its tile.
+template <class C>
+__device__ __forceinline__ void prefetch_carries(const Parameters& p, const Shared& sm, int lane) {
+  for (int number = 0;; ++number) {
+    const int buffer = buffer_of<C>(number);
+    mbarrier_wait(sm.carry_due + buffer * 8, phase_of<C>(number));
+    volatile Tile& tile = sm.tiles[number & 1];
+    if (tile.first < 0) return;
+    prefetch_carry<C::kRows>(p, tile, lane);
+    __syncwarp();
+    if (lane == 0) mbarrier_arrive(sm.q_empty + buffer * 8);
+  }
+}
+
 /// What the warps of the producer warpgroup do; `t` counts its threads.
 template <class C>
 __device__ __forceinline__ void produce(const Parameters& p, const Shared& sm, int t) {
   if (t == 0) Producer<C>(p, sm).run();
   if (t / 32 == 1 && !C::kDirect) store_results<C>(p, sm, t & 31);
   if (t / 32 == 2) clear_tails<C>(sm, t & 31);
+  if (t / 32 == 3 && C::kMerges) prefetch_carries<C>(p, sm, t & 31);
 }
 
 template <class C>
 __device__ __forceinline__ void attend(const Parameters& p) {
   extern __shared__ char stages[];
-  __shared__ alignas(8) uint64_t barriers[kBarriers];
+  __shared__ alignas(8) uint64_t barriers[kBarriers + (C::kMerges ? kCarryBarriers : 0)];
   __shared__ alignas(16) Tile tiles[2];
   __shared__ Tail tail;
   const Shared sm = make_shared<C>(stages, barriers, tiles, &tail);

@@ -57,7 +57,7 @@ struct Parameters {
   float scale_log2 = 1;  // scale of scores x log2(e), above 0
   Terms terms;           // of kernels that take them
   bool stores_by_tma = false;
-  bool wide = false;  // O may be reached in accesses of 16 bytes (16-bit types) or 8 (f32)
+  bool wide = false;  // O may be reached in accesses of 16 bytes
 };
 
 /// Of a launch that brings keys and values itself: k and v of the base are gathered rows.

@@ -3,6 +3,7 @@
 
 #include <type_traits>
 
+#include "providers/hopper/forward/carry.cuh"
 #include "providers/hopper/forward/keys.cuh"
 #include "providers/hopper/forward/shared.cuh"
 #include "providers/hopper/ptx/wgmma.cuh"
@@ -31,6 +32,7 @@ class Producer {
     mbarrier_wait(sm_.q_empty + buffer_of<C>(tile) * 8, phase_of<C>(tile) ^ 1);
     sm_.tiles[tile & 1].first = -1;
     mbarrier_arrive(sm_.q_full + buffer_of<C>(tile) * 8);
+    if (C::kMerges) mbarrier_arrive(sm_.carry_due + buffer_of<C>(tile) * 8);
     load_v(step_ - 1);
     next_tail({-1, 0});
     mbarrier_arrive(sm_.tail_full);
@@ -60,6 +62,9 @@ class Producer {
 #pragma unroll 1
     for (int n = first; n <= last; ++n) {
       if (n == last) unit = gridDim.x + atomicInc(p_.counter, p_.units - 1);
+      if (C::kMerges && n == carry_block(tile)) {
+        mbarrier_arrive(sm_.carry_due + buffer_of<C>(number) * 8);
+      }
       const int own = keys_.find(number, i);
       const uint32_t slot = opaque(step_ & 1), bar = sm_.k_full + slot * 8;
       mbarrier_wait(bar + (sm_.k_empty - sm_.k_full), ((step_ >> 1) & 1) ^ 1);

@@ -4,6 +4,7 @@
 #include "providers/hopper/forward/parameters.h"
 #include "providers/hopper/forward/rows.cuh"
 #include "providers/hopper/ptx/arithmetic.cuh"
+#include "providers/hopper/ptx/global.cuh"
 #include "providers/hopper/ptx/tma.cuh"
 #include "providers/hopper/ptx/wgmma.cuh"
 
@@ -20,18 +21,21 @@ struct Weight {
   float mine, old;
 };
 
+/// The LSE that a row has, in units of log2.
+__device__ __forceinline__ float carried_lse(const Parameters& p, const Place& at) {
+  return at.exists ? *p.lse.at<float>(at.row, at.head) * (1 / kLn2) : -kInfinity;
+}
+
 /// Writes the LSE of a row, that of both parts with C::kMerges, and returns the weights of O. `max`
-/// counts in units of log2, `sum` is that of the whole row. Called by whole warps.
+/// and `before`, the LSE that is there, count in units of log2, `sum` is that of the whole row.
 template <class C>
 __device__ __forceinline__ Weight finish_row(const Parameters& p, const Place& at, float max,
-                                             float sum) {
+                                             float sum, [[maybe_unused]] float before) {
   Weight w = {sum > 0 ? (C::kTerms ? p.terms.keep_factor : 1.0f) / sum : 0, 0};
   float lse = max + log2f(sum);
   float* const place = at.exists ? p.lse.at<float>(at.row, at.head) : nullptr;
   bool writes = at.exists && (threadIdx.x & 3) == 0;
   if constexpr (C::kMerges) {
-    const float before = at.exists ? *place * (1 / kLn2) : -kInfinity;
-    __syncwarp();  // all threads of the row have read what one of them writes
     const float top = fmaxf(fmaxf(before, lse), kNoKey);
     const float old = exp2_fast(before - top), mine = exp2_fast(lse - top);
     const float part = old + mine > 0 ? 1 / (old + mine) : 0;
@@ -43,61 +47,94 @@ __device__ __forceinline__ Weight finish_row(const Parameters& p, const Place& a
   return w;
 }
 
-template <bool WIDE>
-__device__ __forceinline__ float2 load_pair(const float* from) {
-  if constexpr (WIDE) return *reinterpret_cast<const float2*>(from);
-  return {from[0], from[1]};
-}
-template <bool WIDE>
-__device__ __forceinline__ void store_pair(float* to, float2 pair) {
-  if constexpr (WIDE) {
-    *reinterpret_cast<float2*>(to) = pair;
-  } else {
-    to[0] = pair.x;
-    to[1] = pair.y;
+/// The same for both rows of a thread. Called by whole warps.
+template <class C>
+__device__ __forceinline__ void finish_rows(const Parameters& p, const Place (&at)[2], Rows max,
+                                            Rows sum, Weight (&w)[2]) {
+  Rows before = {0, 0};
+  if constexpr (C::kMerges) {
+    before = {carried_lse(p, at[0]), carried_lse(p, at[1])};
+    __syncwarp();  // all threads of the rows have read what one of them writes
   }
+  w[0] = finish_row<C>(p, at[0], max.upper, sum.upper, before.upper);
+  w[1] = finish_row<C>(p, at[1], max.lower, sum.lower, before.lower);
 }
 
-/// O of a row = mine * accumulators + old * O. HALF: 0 for the upper row, 1 for the lower one.
-// NOTE: carried values are loaded in batches: the compiler keeps each load behind the store before
-// it, and one by one they cost the kernel 12 % instead of 3 %.
-template <bool WIDE, int HALF, int R>
-__device__ __forceinline__ void merge_row(const Parameters& p, const float (&o)[R], const Place& at,
-                                          Weight w, int first_column) {
-  if (!at.exists) return;
-  constexpr int kBatch = R / 4 > 16 ? 16 : R / 4;
-  static_assert(R / 4 % kBatch == 0 || R / 4 < 32);
-  float* const out = p.out.at<float>(at.row, at.head) + first_column + (threadIdx.x & 3) * 2;
-  const int columns = p.out.dim - first_column;
+/// The O that is there of a thread's two rows, from `first_column` on, by fours of columns as
+/// four_columns() makes them, those of the upper row first.
+template <bool WIDE, int R>
+class CarriedRows {
+ public:
+  static constexpr int kFours = R / 4;
+
+  __device__ __forceinline__ CarriedRows(const Parameters& p, const Place (&at)[2],
+                                         int first_column) {
+    const int lane = static_cast<int>(opaque(threadIdx.x)) & 3;
+    odd_ = lane & 1;
+    const int column = first_column + (lane & 1) * 8 + (lane & 2) * 2;
 #pragma unroll
-  for (int first = 0; first < R / 4; first += kBatch) {
-    float2 prior[kBatch];
-#pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
-      prior[i] = {0, 0};
-      if (first + i < R / 4 && 8 * (first + i) < columns) {
-        prior[i] = load_pair<WIDE>(out + 8 * (first + i));
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
-      if (first + i >= R / 4 || 8 * (first + i) >= columns) continue;
-      const int x = 4 * (first + i) + 2 * HALF;
-      store_pair<WIDE>(out + 8 * (first + i), {w.mine * o[x] + w.old * prior[i].x,
-                                               w.mine * o[x + 1] + w.old * prior[i].y});
+    for (int half = 0; half < 2; ++half) {
+      out_[half] = p.out.at<float>(at[half].row, at[half].head) + column;
+      columns_[half] = at[half].exists ? p.out.dim - column : 0;
     }
   }
-}
-template <int R>
+
+  /// Begins to load fours from number `first` on.
+  template <int N>
+  __device__ __forceinline__ void load(int first, float4 (&carried)[N]) const {
+#pragma unroll
+    for (int i = 0; i < N && first + i < kFours; ++i) {
+      const int half = half_of(first + i), x = column_of(first + i);
+      carried[i] = load_four_if<WIDE>(x < columns_[half], out_[half] + x);
+    }
+  }
+
+  /// Writes mine * o + old * carried in their places. Called by whole warps.
+  // NOTE: accumulators are multiplied first: where they are shuffled themselves, ptxas spills.
+  template <int N>
+  __device__ __forceinline__ void merge(int first, const float4 (&carried)[N], const float (&o)[R],
+                                        const Weight (&w)[2]) const {
+#pragma unroll
+    for (int i = 0; i < N && first + i < kFours; ++i) {
+      const int half = half_of(first + i), x = column_of(first + i), at = x / 2 + 2 * half;
+      const float mine = w[half].mine, old = w[half].old;
+      const float4 four = four_columns({mine * o[at], mine * o[at + 1]},
+                                       {mine * o[at + 4], mine * o[at + 5]}, odd_);
+      const float4 c = carried[i];
+      store_four_if<WIDE>(
+          x < columns_[half], out_[half] + x,
+          {four.x + old * c.x, four.y + old * c.y, four.z + old * c.z, four.w + old * c.w});
+    }
+  }
+
+ private:
+  static_assert(R % 8 == 0);
+  static __device__ __forceinline__ int half_of(int four) { return four / (kFours / 2); }
+  static __device__ __forceinline__ int column_of(int four) { return four % (kFours / 2) * 16; }
+
+  bool odd_;
+  float* out_[2];
+  int columns_[2];  // from there on
+};
+
+/// O of both rows = mine * o + old * O. Called by whole warps; `weigh` fills in the weights while
+/// the first loads are under way.
+template <bool WIDE, int BATCH, int R, class Weigh>
 __device__ __forceinline__ void merge_rows(const Parameters& p, const float (&o)[R],
-                                           const Place (&at)[2], const Weight (&w)[2],
-                                           int first_column) {
-  if (p.wide) {
-    merge_row<true, 0>(p, o, at[0], w[0], first_column);
-    merge_row<true, 1>(p, o, at[1], w[1], first_column);
-  } else {
-    merge_row<false, 0>(p, o, at[0], w[0], first_column);
-    merge_row<false, 1>(p, o, at[1], w[1], first_column);
+                                           const Place (&at)[2], int first_column,
+                                           const Weigh& weigh) {
+  const CarriedRows<WIDE, R> rows(p, at, first_column);
+  float4 carried[2][BATCH];
+  rows.load(0, carried[0]);
+  rows.load(BATCH, carried[1]);
+  Weight w[2];
+  weigh(w);
+#pragma unroll
+  for (int i = 0; i * BATCH < rows.kFours; ++i) {
+    // NOTE: else ptxas moves loads behind stores, and memory is waited for a few loads at a time.
+    __syncwarp();
+    rows.merge(i * BATCH, carried[i & 1], o, w);
+    rows.load((i + 2) * BATCH, carried[i & 1]);
   }
 }
 
@@ -142,14 +179,19 @@ __device__ __forceinline__ void store_rows(const Parameters& p, const float (&o)
 }
 
 /// Accumulators to memory: merged into what is there, or normalised and rounded to C::Element.
-template <class C, int R>
+/// `weigh(w)` fills in the weights of both rows.
+template <class C, int R, class Weigh>
 __device__ __forceinline__ void write_part(const Parameters& p, const float (&o)[R],
-                                           const Place (&at)[2], const Weight (&w)[2],
-                                           int first_column) {
-  if constexpr (C::kMerges) {
-    merge_rows(p, o, at, w, first_column);
-  } else {
+                                           const Place (&at)[2], int first_column,
+                                           const Weigh& weigh) {
+  if constexpr (!C::kMerges) {
+    Weight w[2];
+    weigh(w);
     store_rows<typename C::Element>(p, o, at, w, first_column);
+  } else if (p.wide) {
+    merge_rows<true, C::kCarryBatch>(p, o, at, first_column, weigh);
+  } else {
+    merge_rows<false, C::kCarryBatch>(p, o, at, first_column, weigh);
   }
 }
 

@@ -82,6 +82,15 @@ __device__ __forceinline__ void hide_before(float (&s)[R], int first_upper, int 
     }
 }
 
+/// Four neighbouring columns of sixteen of a row, of which a thread holds pairs of the `first`
+/// eight and of the `second`: in an even thread columns 2 (lane % 4) on of the former, in an `odd`
+/// one 2 (lane % 4 - 1) on of the latter. Called by whole warps.
+__device__ __forceinline__ float4 four_columns(float2 first, float2 second, bool odd) {
+  const float x = __shfl_xor_sync(~0u, odd ? first.x : second.x, 1);
+  const float y = __shfl_xor_sync(~0u, odd ? first.y : second.y, 1);
+  return odd ? float4{x, y, second.x, second.y} : float4{first.x, first.y, x, y};
+}
+
 /// Word e of thread l of a quad and word l of thread e change places.
 __device__ __forceinline__ void transpose_quad(uint32_t (&word)[4], int lane) {
   const bool odd = lane & 1, high = lane & 2;

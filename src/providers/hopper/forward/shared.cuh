@@ -14,16 +14,17 @@ struct Tail {
   int32_t valid;
 };
 
-/// Addresses of shared memory. Of the barriers but the last two there are two each.
+/// Addresses of shared memory. Of the barriers but those of tails there are two each.
 struct Shared {
   uint32_t q, k, v;
   uint32_t k_full, k_empty, v_full, v_empty, q_full, q_empty, o_full;
   uint32_t tail_full, tail_empty;
+  uint32_t carry_due;    // two, of merged results
   volatile Tile* tiles;  // [2], by the parity of the tile's number
   volatile Tail* tail;
   volatile int* first_blocks = nullptr;  // as tiles; of launches that pull
 };
-constexpr int kBarriers = 16;
+constexpr int kBarriers = 16, kCarryBarriers = 2;
 
 template <class C>
 __device__ __forceinline__ Shared make_shared(const char* stages, const uint64_t* barriers,
@@ -41,6 +42,7 @@ __device__ __forceinline__ Shared make_shared(const char* stages, const uint64_t
   sm.o_full = sm.k_full + 96;
   sm.tail_full = sm.k_full + 112;
   sm.tail_empty = sm.k_full + 120;
+  sm.carry_due = sm.k_full + 128;
   sm.tiles = tiles;
   sm.tail = tail;
   return sm;
@@ -54,7 +56,8 @@ __device__ __forceinline__ void init_barriers(const Shared& sm) {
     mbarrier_init(sm.v_full + i * 8, 1);
     mbarrier_init(sm.v_empty + i * 8, C::kGroups);
     mbarrier_init(sm.q_full + i * 8, 1);
-    mbarrier_init(sm.q_empty + i * 8, C::kDirect ? C::kGroups : 1);
+    mbarrier_init(sm.q_empty + i * 8, (C::kDirect ? C::kGroups : 1) + C::kMerges);
+    if (C::kMerges) mbarrier_init(sm.carry_due + i * 8, 1);
     mbarrier_init(sm.o_full + i * 8, 4 * C::kGroups);  // one arrival of each warp
   }
   mbarrier_init(sm.tail_full, 1);

@@ -219,18 +219,17 @@ class SplitLeft {
   }
 
   __device__ __forceinline__ void finish(volatile Tile& tile) {
-    const Rows max = softmax_.max, sum = quad_sum(softmax_.sum);
     const int at = tile.first + row_, row = tile.q_row + at, head = tile.head;
     const Place places[2] = {{row, head, at < tile.queries},
                              {row + 8, head, at + 8 < tile.queries}};
-    const Weight w[2] = {finish_row<C>(p_, places[0], max.upper, sum.upper),
-                         finish_row<C>(p_, places[1], max.lower, sum.lower)};
-    if ((lane_ & 3) == 0) {
-      sm_.weights[number_ & 1][row_] = w[0];
-      sm_.weights[number_ & 1][row_ + 8] = w[1];
-    }
-    named_barrier_arrive(kSumsReady + (number_ & 1), 256);
-    write_part<C>(p_, o_, places, w, 0);
+    write_part<C>(p_, o_, places, 0, [&](Weight(&w)[2]) {
+      finish_rows<C>(p_, places, softmax_.max, quad_sum(softmax_.sum), w);
+      if ((lane_ & 3) == 0) {
+        sm_.weights[number_ & 1][row_] = w[0];
+        sm_.weights[number_ & 1][row_ + 8] = w[1];
+      }
+      named_barrier_arrive(kSumsReady + (number_ & 1), 256);
+    });
     terms_.leave(tile);
   }
 
@@ -283,16 +282,17 @@ __device__ __forceinline__ void attend_right(const Parameters& p, const SplitSha
       if (lane == 0) mbarrier_arrive(sm.p_free + buffer * 8);
       continue;
     }
-    named_barrier_sync(kSumsReady + (number & 1), 256);
     volatile Tile& tile = sm.tiles[number % kSplitTiles];
     const int at = tile.first + row, place = tile.q_row + at, head = tile.head;
     const Place places[2] = {{place, head, at < tile.queries},
                              {place + 8, head, at + 8 < tile.queries}};
-    const Weight w[2] = {sm.weights[number & 1][row], sm.weights[number & 1][row + 8]};
-    // NOTE: only now: this also frees the weights, the tile and the named barrier for later tiles.
-    __syncwarp();
-    if (lane == 0) mbarrier_arrive(sm.p_free + buffer * 8);
-    write_part<C>(p, o, places, w, C::kLeft);
+    write_part<C>(p, o, places, C::kLeft, [&](Weight(&w)[2]) {
+      named_barrier_sync(kSumsReady + (number & 1), 256);
+      w[0] = sm.weights[number & 1][row], w[1] = sm.weights[number & 1][row + 8];
+      // NOTE: only now: it frees the weights, the tile and the named barrier for later tiles.
+      __syncwarp();
+      if (lane == 0) mbarrier_arrive(sm.p_free + buffer * 8);
+    });
   }
 }
 

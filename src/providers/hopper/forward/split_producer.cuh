@@ -1,6 +1,7 @@
 // The producer warps of the kernels above 256 columns.
 #pragma once
 
+#include "providers/hopper/forward/carry.cuh"
 #include "providers/hopper/forward/split_shared.cuh"
 
 namespace longspan::hopper {
@@ -25,6 +26,8 @@ class SplitProducer {
 #pragma unroll 1
       for (int i = tile.block_min; i <= last; ++i) {
         if (me_ == 0 && i == last) unit = draw();
+        if (C::kMerges && me_ == 0 && i == carry_block(tile))
+          prefetch_carry<C::kRows>(p_, tile, lane_);
         if (me_ < 2) load_v<C::kLeftBlocks>(tile, i, me_, 0, sm_.full_left);
         if (i < last) load_k(tile, i + 1, me_ ^ 2);
         if (me_ >= 2) {

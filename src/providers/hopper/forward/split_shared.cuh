@@ -46,6 +46,7 @@ struct SplitConfig {
   static_assert(DIM % 64 == 0 && DIM > 256 && DIM <= 512);
   // NOTE: ptxas gives each branch its own limit; evenly shared, products wait for each other.
   static constexpr int kLeftRegisters = 256, kRightRegisters = 184, kProducerRegisters = 56;
+  static constexpr int kCarryBatch = 4;  // as Config's
 };
 
 /// What the left warpgroup says of a P buffer.

@@ -44,6 +44,14 @@ __device__ __forceinline__ void bulk_store(void* to, uint32_t from, uint32_t byt
                "r"(bytes)
                : "memory");
 }
+/// Brings `bytes` that lie together, a multiple of 16, to L2; the address is aligned to 16 bytes.
+__device__ __forceinline__ void bulk_prefetch(const void* from, uint32_t bytes) {
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+}
+/// Brings the line of an address to L2.
+__device__ __forceinline__ void prefetch_line(const void* from) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(from) : "memory");
+}
 __device__ __forceinline__ void tma_store_commit() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
