@@ -5,10 +5,13 @@
 
 namespace longspan::hopper {
 
-/// Bytes of each of four units, of KiB that stages leave over.
-constexpr int pull_unit_bytes(int stages_kib) {
+/// Bytes that a launch moves from another rank at a time, as a rule.
+constexpr int kPullUnitBytes = 8192;
+
+/// Bytes of each of four parts of units, of KiB that stages leave over.
+constexpr int pull_part_bytes(int stages_kib) {
   const int left = 225 - stages_kib;
-  return left >= 32 ? 8192 : left >= 8 ? 2048 : 0;
+  return left >= 32 ? 8192 : left >= 16 ? 4096 : left >= 8 ? 2048 : 0;
 }
 
 /// How a kernel cuts its work.
@@ -42,9 +45,9 @@ struct Config {
   static constexpr int kStagesBytes = kQBuffers * kQBytes + 2 * kStageBytes + 2 * kStageBytesV;
   /// Bytes on their way from other ranks, in shared memory that is left over; where nothing is, in
   /// registers.
-  static constexpr int kPullUnits = 4, kPullBytes = pull_unit_bytes(kStagesBytes / 1024);
-  static constexpr int kPullers = kPullBytes > 0 ? 1 : 2;  // threads, or else warps
-  static constexpr int kSharedBytes = kStagesBytes + 1024 + (PULLS ? kPullUnits * kPullBytes : 0);
+  static constexpr int kPullParts = 4, kPartBytes = pull_part_bytes(kStagesBytes / 1024);
+  static constexpr int kPullers = kPartBytes > 0 ? 1 : 2;  // threads, or else warps
+  static constexpr int kSharedBytes = kStagesBytes + 1024 + (PULLS ? kPullParts * kPartBytes : 0);
   // NOTE: ptxas gives each branch its own limit: watch spills and C7512, C7515 when these change.
   static constexpr int kConsumerRegisters = kGroups == 2 ? 232 : 160;
   static constexpr int kProducerRegisters = kGroups == 2 ? 40 : 32;

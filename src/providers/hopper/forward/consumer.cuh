@@ -66,8 +66,8 @@ class Consumer {
     const int first = tile.first;
     if (first < 0) return false;
     block_ = first_block<C>(sm_, tile_);
-    last_block_ = tile.block_max;
-    left_ = last_block_ - tile.block_min;
+    lowest_block_ = tile.block_min, last_block_ = tile.block_max;
+    left_ = last_block_ - lowest_block_;
     unmasked_ = unmasked_blocks<kKeys>(tile, first + first_query(), queries_of_warpgroup(p_));
     return true;
   }
@@ -157,13 +157,9 @@ class Consumer {
     release_v(0);
   }
 
-  // NOTE: every step begins with it, so as a rule it reads no shared memory.
+  // NOTE: every step begins with it, so it has no branch and reads no shared memory.
   __device__ __forceinline__ void next_block() {
-    if (C::kPulls && rarely(block_ == last_block_)) {
-      block_ = this_tile().block_min;
-    } else {
-      ++block_;
-    }
+    block_ = C::kPulls && block_ == last_block_ ? lowest_block_ : block_ + 1;
   }
   __device__ __forceinline__ void wait_k() const {
     mbarrier_wait(opaque(sm_.k_full) + (step_ & 1) * 8, step_ >> 1 & 1);
@@ -267,7 +263,7 @@ class Consumer {
   Softmax<C> softmax_;
   int tile_ = 0, step_ = 0, fresh_ = 0;  // step: S blocks issued; fresh: P is a tile's first
   int block_, left_;                     // the block of S; blocks left after it
-  int last_block_;                       // in the order of keys, of the tile
+  int lowest_block_, last_block_;        // in the order of keys, of the tile
   Unmasked unmasked_;                    // blocks that hide nothing from this warpgroup
 };
 

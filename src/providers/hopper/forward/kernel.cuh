@@ -91,17 +91,17 @@ __device__ __forceinline__ void attend(const Parameters& p) {
 template <class C>
 __device__ __forceinline__ void attend_pulling(const PullParameters& p) {
   extern __shared__ char stages[];
-  __shared__ alignas(8) uint64_t barriers[kBarriers + C::kPullUnits];
+  __shared__ alignas(8) uint64_t barriers[kBarriers + C::kPullParts];
   __shared__ alignas(16) Tile tiles[2];
   __shared__ Tail tail;
   __shared__ int first_blocks[2];
   Shared sm = make_shared<C>(stages, barriers, tiles, &tail);
   sm.first_blocks = first_blocks;
-  const PullShared pull{.units = sm.q + C::kStagesBytes,
+  const PullShared pull{.parts = sm.q + C::kStagesBytes,
                         .full = shared_address(barriers + kBarriers)};
   const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0), t = threadIdx.x & 127;
   if (threadIdx.x == 0) {
-    for (int i = 0; i < C::kPullUnits; ++i) mbarrier_init(pull.full + i * 8, 1);
+    for (int i = 0; i < C::kPullParts; ++i) mbarrier_init(pull.full + i * 8, 1);
     init_barriers<C>(sm);
   }
   __syncthreads();
@@ -110,7 +110,7 @@ __device__ __forceinline__ void attend_pulling(const PullParameters& p) {
     produce<C>(p, sm, t);
     const bool speaks = blockIdx.x == 0 && t == 96;
     if (speaks) admit_borrowers(p);
-    if constexpr (C::kPullBytes > 0) {
+    if constexpr (C::kPartBytes > 0) {
       if (t == 96) Puller<C>(p, pull).run();
     } else {
       static_assert(C::kDirect, "no warp is spare that could store results");

@@ -10,9 +10,9 @@
 
 namespace longspan::hopper {
 
-/// Of shared memory: units in flight and a barrier of each.
+/// Of shared memory: parts of units in flight, and a barrier of each.
 struct PullShared {
-  uint32_t units, full;
+  uint32_t parts, full;
 };
 
 /// One thread of the launch, at its start: borrowers may read what this rank lends.
@@ -78,8 +78,8 @@ class Lenders {
   uint32_t ready_ = 0;  // loans known to be
 };
 
-/// One thread, by bulk copies through shared memory. Ends when this block's units have been
-/// published.
+/// One thread, by bulk copies of parts of units through shared memory. Ends when this block's units
+/// have been published.
 template <class C>
 class Puller {
  public:
@@ -88,23 +88,25 @@ class Puller {
 
   __device__ __forceinline__ void run() {
 #pragma unroll 1
-    for (int n = 0; n < C::kPullUnits; ++n) load(n);
-    int n = 0, piece = 0;  // piece: of the unit before
+    for (int i = 0; i < C::kPullParts; ++i) load();
+    int part = 0, piece = 0;  // piece: of the unit before
 #pragma unroll 1
-    for (; number(n) < p_.pull_count; ++n) {
-      const PullUnit unit = p_.pull_units[number(n)];
-      const uint32_t slot = n % C::kPullUnits;
-      mbarrier_wait(sm_.full + slot * 8, n / C::kPullUnits & 1);
-      bulk_store(lenders_.target(unit), sm_.units + slot * C::kPullBytes, unit.bytes);
-      tma_store_commit();
-      tma_store_wait_but_one();
-      if (n > 0) {
-        load(n - 1 + C::kPullUnits);
+    for (int i = blockIdx.x; i < p_.pull_count; i += gridDim.x) {
+      const PullUnit unit = p_.pull_units[i];
+      char* const to = lenders_.target(unit);
+#pragma unroll 1
+      for (int at = 0; at < unit.bytes; at += C::kPartBytes, ++part) {
+        store(part, to + at, min(C::kPartBytes, unit.bytes - at));
+        if (part == 0) continue;
+        tma_store_wait_read_but_one();
+        load();
+        if (at > 0) continue;
+        tma_store_wait_but_one();
         publish(piece);
       }
       piece = unit.piece;
     }
-    if (n > 0) {
+    if (part > 0) {
       tma_store_wait();
       publish(piece);
     }
@@ -112,18 +114,31 @@ class Puller {
   }
 
  private:
-  /// The place in the list of this block's n-th unit.
-  __device__ __forceinline__ int number(int n) const { return blockIdx.x + n * gridDim.x; }
-
-  __device__ __forceinline__ void load(int n) {
-    if (number(n) >= p_.pull_count) return;
-    const PullUnit unit = p_.pull_units[number(n)];
-    const char* const from = lenders_.source(unit);
-    const uint32_t slot = n % C::kPullUnits, bar = sm_.full + slot * 8;
-    mbarrier_expect_bytes(bar, unit.bytes);
-    bulk_load(sm_.units + slot * C::kPullBytes, from, bar, unit.bytes);
+  /// Loads the next part, if there is one, in the place of the oldest.
+  __device__ __forceinline__ void load() {
+    if (left_ == 0 && !begin_unit()) return;
+    const int bytes = min(left_, C::kPartBytes);
+    const uint32_t slot = loads_++ % C::kPullParts, bar = sm_.full + slot * 8;
+    mbarrier_expect_bytes(bar, bytes);
+    bulk_load(sm_.parts + slot * C::kPartBytes, from_, bar, bytes);
+    from_ += bytes;
+    left_ -= bytes;
   }
-
+  /// False where this block has no more units.
+  __device__ __forceinline__ bool begin_unit() {
+    if (next_ >= p_.pull_count) return false;
+    const PullUnit unit = p_.pull_units[next_];
+    next_ += gridDim.x;
+    from_ = lenders_.source(unit);
+    left_ = unit.bytes;
+    return true;
+  }
+  __device__ __forceinline__ void store(int part, char* to, int bytes) const {
+    const uint32_t slot = part % C::kPullParts;
+    mbarrier_wait(sm_.full + slot * 8, part / C::kPullParts & 1);
+    bulk_store(to, sm_.parts + slot * C::kPartBytes, bytes);
+    tma_store_commit();
+  }
   __device__ __forceinline__ void publish(int piece) const {
     fence_proxy();
     lenders_.publish(piece);
@@ -132,6 +147,11 @@ class Puller {
   const PullParameters& p_;
   const PullShared& sm_;
   Lenders<C> lenders_;
+  // Of loads.
+  int next_ = blockIdx.x;  // unit to begin with
+  const char* from_ = nullptr;
+  int left_ = 0;  // bytes of a unit
+  uint32_t loads_ = 0;
 };
 
 /// Warps of a block of threads, through registers; `me` counts them.
