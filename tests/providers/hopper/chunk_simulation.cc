@@ -25,7 +25,7 @@ class Simulation {
   void run(const std::vector<PlacedTile>& tiles) {
     const Chunks cut = cut_into_chunks(problem_, tiles, units_);
     for (const Chunk& chunk : cut.chunks) {
-      const Lists lists = make_lists(problem_, cut.parts[chunk.parts], chunk, 256);
+      const Lists lists = make_lists(problem_, cut.parts[chunk.parts], chunk, {256, 256});
       run_scores(lists, chunk);
       written_.clear();
       int64_t last = std::numeric_limits<int64_t>::max();

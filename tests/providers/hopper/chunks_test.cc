@@ -133,7 +133,7 @@ TEST(HopperChunks, RegionsKnowTheirTokens) {
   int regions = 0;
   for (const Chunk& chunk : cut.chunks) {
     const Parts& parts = cut.parts[chunk.parts];
-    const Lists lists = make_lists(p, parts, chunk, 256);
+    const Lists lists = make_lists(p, parts, chunk, {256, 256});
     ASSERT_EQ(lists.regions.size(), parts.size());
     ASSERT_EQ(lists.tokens.size(), parts.size());
     for (size_t i = 0; i < parts.size(); ++i, ++regions) {

@@ -64,7 +64,7 @@ class BackwardPlan final : public Plan {
   int ordinal_;
   int multiprocessors_;
   BackwardScratch scratch_;
-  int64_t columns_;
+  GradientColumns columns_;
   const BackwardKernel& score_kernel_;
 };
 

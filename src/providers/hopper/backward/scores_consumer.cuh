@@ -7,7 +7,8 @@
 // while the left one of what follows does: from S to dP, where exponentials take longest, for two
 // steps on either side. P and dS wait, packed, in one set of registers; they are stored inside the
 // product after them, where that is long; else their left half goes as soon as products are on
-// their way, so that it has left when the right one comes. P of scores with terms is stored at once.
+// their way, so that it has left when the right one comes. P of scores with terms is stored at
+// once.
 #pragma once
 
 #include "providers/hopper/backward/parameters.h"

@@ -47,7 +47,7 @@ Result<cuda::Memory> on_device(const std::vector<T>& list) {
 
 /// Appends a chunk's lists to `all`; the result says where.
 StagedChunk append_lists(const TileProblem& problem, const Parts& parts, const Chunk& chunk,
-                         int64_t columns, Lists& all) {
+                         const GradientColumns& columns, Lists& all) {
   const Lists lists = make_lists(problem, parts, chunk, columns);
   StagedChunk place = {.regions = all.regions.size(),
                        .lines = all.lines.size(),
