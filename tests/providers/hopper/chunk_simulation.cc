@@ -98,6 +98,7 @@ class Simulation {
       EXPECT_FALSE(state.ended);
       EXPECT_EQ(item.adds, state.begun || !problem_.features.whole);
       EXPECT_TRUE(problem_.features.whole || !item.ends);
+      if (queries && problem_.features.whole) expect_sums(chunk, head, row, item);
       state.begun = true;
       state.ended = item.ends;
     }
@@ -106,6 +107,20 @@ class Simulation {
         add_block(lists, chunk, item, index, h, b);
       }
     }
+  }
+
+  /// FP32 rows of dQ lie in the workspace, where the chunk before has left them.
+  void expect_sums(const Chunk& chunk, int64_t head, int64_t row, const GradientItem& item) {
+    const int64_t heads = chunk.heads.last - chunk.heads.first;
+    const int64_t place = (row - chunk.sums_q_row) * heads + head - chunk.heads.first;
+    const int64_t places = grid_of(units_, group_heads(problem_)).lines * kUnitQueries;
+    if (!item.adds && item.ends) return;
+    EXPECT_TRUE(place >= 0 && place < places) << "row " << row;
+    std::pair<int64_t, int64_t>& held = sums_q_[place];
+    if (item.adds) {
+      EXPECT_EQ(held, std::pair(head, row));
+    }
+    held = {head, row};
   }
 
   void add_block(const Lists& lists, const Chunk& chunk, const GradientItem& item, size_t index,
@@ -139,6 +154,7 @@ class Simulation {
   int64_t units_;
   std::map<int64_t, Block> blocks_;
   std::set<Row> written_;
+  std::map<int64_t, std::pair<int64_t, int64_t>> sums_q_;  // head and row, by place
 };
 
 }  // namespace

@@ -56,7 +56,7 @@ StagedChunk append_lists(const TileProblem& problem, const Parts& parts, const C
                        .score_count = static_cast<int32_t>(lists.scores.size()),
                        .gradient_count = static_cast<int32_t>(lists.gradients.size()),
                        .head_blocks = lists.head_blocks,
-                       .first_query = lists.regions.front().q_row};
+                       .sums_q_row = static_cast<int32_t>(chunk.sums_q_row)};
   for (const Part& part : parts) place.reads = joined(place.reads, read_rows(part));
   append(all.regions, lists.regions);
   append(all.tokens, lists.tokens);
