@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <set>
 #include <tuple>
@@ -28,10 +27,7 @@ class Simulation {
       const Lists lists = make_lists(problem_, cut.parts[chunk.parts], chunk, {256, 256});
       run_scores(lists, chunk);
       written_.clear();
-      int64_t last = std::numeric_limits<int64_t>::max();
       for (const GradientItem& item : lists.gradients) {
-        EXPECT_LE(steps_of(item), last);
-        last = steps_of(item);
         if (item.part == 0) run_gradient(lists, chunk, item);
       }
     }
@@ -103,8 +99,9 @@ class Simulation {
       state.ended = item.ends;
     }
     for (int64_t h = item.first_head; h < item.last_head; ++h) {
-      for (int64_t b = item.first; b < item.last; ++b) {
-        add_block(lists, chunk, item, index, h, b);
+      for (int64_t begin = item.first; begin < item.last; begin += item.window) {
+        add_window(lists, chunk, item, h,
+                   {begin, std::min<int64_t>(begin + item.window, item.last)});
       }
     }
   }
@@ -121,6 +118,17 @@ class Simulation {
       EXPECT_EQ(held, std::pair(head, row));
     }
     held = {head, row};
+  }
+
+  void add_window(const Lists& lists, const Chunk& chunk, const GradientItem& item, int64_t head,
+                  Range blocks) {
+    int64_t b = std::min(blocks.first + item.start, blocks.last - 1);
+    for (int64_t i = blocks.first; i < blocks.last; ++i) {
+      add_block(lists, chunk, item, static_cast<size_t>(item.region), head, b);
+      b += item.up ? 1 : -1;
+      if (b >= blocks.last) b = blocks.first;
+      if (b < blocks.first) b = blocks.last - 1;
+    }
   }
 
   void add_block(const Lists& lists, const Chunk& chunk, const GradientItem& item, size_t index,

@@ -60,6 +60,9 @@ class GradientAnnouncer {
     tile.last = item.last;
     tile.first_head = item.first_head;
     tile.last_head = item.last_head;
+    tile.window = item.window;
+    tile.start = item.start;
+    tile.stride = item.up ? 1 : -1;
     tile.other_row = queries ? region.k_row : region.q_row;
     tile.other_rows = queries ? region.keys : region.queries;
     tile.line = region.line;

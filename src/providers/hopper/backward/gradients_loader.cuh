@@ -40,24 +40,35 @@ class GradientLoader {
     const bool values = gradient == static_cast<int>(Gradient::kDv);
     const char* const scores = values ? p_.chunk.p : p_.chunk.ds;
     const int blocks = (values ? C::kValueColumns : C::kColumns) / 64;
-    const int first = tile.first, last = tile.last, rows = tile.other_rows;
-    const int first_line = tile.line, number = tile.tile, first_block = tile.column / 64;
+    const int first_block = tile.column / 64;
 #pragma unroll 1
     for (int head = tile.first_head; head < tile.last_head; ++head) {
       const int query_head = p_.chunk.first_head + head;
-      Coordinates c = coordinates_of(operand, tile.other_row,
-                                     QUERIES ? p_.chunk.key_head(query_head) : query_head);
-      c.row += first * 64;
+      const Coordinates first = coordinates_of(
+          operand, tile.other_row, QUERIES ? p_.chunk.key_head(query_head) : query_head);
       const char* const of_head = block(scores, head * p_.chunk.head_blocks);
+      const int last = tile.last;
 #pragma unroll 1
-      for (int i = first; i < last; ++i, c.row += 64, at_.advance()) {
-        // NOTE: ahead of the wait for a stage, so that its way from global memory is covered.
-        const Line line = p_.chunk.lines[first_line + (QUERIES ? number : i / 2)];
-        const uint32_t stage = sm_.stages + at_.stage * C::kStageBytes;
-        const uint32_t bar = take_stage(rows - i * 64, operand.tensor.rows - c.row, blocks);
-        load_scores<QUERIES>(stage, bar, of_head, line, number, i);
-        load_rows(stage + C::kScoreBytes, operand.tensor, bar, kBlockBytes, c, first_block, blocks);
-        if (--left_ == C::kDrawsAhead) mbarrier_arrive(sm_.draw);
+      for (int begin = tile.first; begin < last; begin += tile.window) {
+        const int end = min(begin + tile.window, last);
+        int i = min(begin + tile.start, end - 1);
+#pragma unroll 1
+        for (int count = end - begin; count > 0; --count, at_.advance()) {
+          // NOTE: ahead of the wait for a stage, so that its way from global memory is covered.
+          const Line line = p_.chunk.lines[tile.line + (QUERIES ? tile.tile : i / 2)];
+          const uint32_t stage = sm_.stages + at_.stage * C::kStageBytes;
+          Coordinates c = first;
+          c.row += i * 64;
+          const uint32_t bar =
+              take_stage(tile.other_rows - i * 64, operand.tensor.rows - c.row, blocks);
+          load_scores<QUERIES>(stage, bar, of_head, line, tile.tile, i);
+          load_rows(stage + C::kScoreBytes, operand.tensor, bar, kBlockBytes, c, first_block,
+                    blocks);
+          if (--left_ == C::kDrawsAhead) mbarrier_arrive(sm_.draw);
+          i += tile.stride;
+          if (i >= end) i = begin;
+          if (i < begin) i = end - 1;
+        }
       }
     }
   }

@@ -39,7 +39,7 @@ struct GradientTile {
   int32_t column;
   int32_t adds, ends;
   // What is summed, as in GradientItem.
-  int32_t tile, first, last, first_head, last_head;
+  int32_t tile, first, last, first_head, last_head, window, start, stride;
   int32_t other_row, other_rows;  // of the region's other side: the view's first one, and how many
   int32_t line;                   // the region's first one
 };

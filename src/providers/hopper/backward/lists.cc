@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "providers/hopper/backward/order.h"
 #include "providers/hopper/tokens.h"
 #include "providers/rules.h"
 
@@ -44,7 +45,7 @@ class ListMaker {
   }
 
   Lists finish() {
-    std::ranges::stable_sort(lists_.gradients, std::greater(), steps_of);
+    order_gradients(problem_, chunk_, lists_);
     return std::move(lists_);
   }
 

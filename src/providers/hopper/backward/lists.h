@@ -18,7 +18,7 @@ struct Lists {
   std::vector<Tokens> tokens;  // of the regions
   std::vector<Line> lines;
   std::vector<ScoreItem> scores;        // of one head
-  std::vector<GradientItem> gradients;  // of all heads, those of the longest sums first
+  std::vector<GradientItem> gradients;  // of all heads, as order_gradients() says
   int32_t head_blocks = 0;              // blocks of scratch of a head
 };
 
