@@ -36,14 +36,13 @@ bool is_triangle(const Region& region) {
 void set_blocks(const Region& region, bool backwards, GradientItem& item) {
   const bool queries = item.gradient == Gradient::kDq;
   const int32_t sides = kGradientRows / kBlockSide;
-  const int32_t shift = region.hi < region.keys - 1 ? region.hi / kBlockSide : 0;
+  const bool edge = region.hi < region.keys - 1;
+  const int32_t shift = edge ? region.hi / kBlockSide : 0;
   const int32_t diagonal =
       queries ? item.tile * sides + sides - 1 + shift : item.tile * sides - shift;
   const int32_t count = std::max(item.last - item.first, 1);
   item.window = std::min(queries ? blocks_up(region.queries) : count, count);
-  const int32_t cycle = blocks_up(region.queries);
-  const bool edge = shift != 0 || region.hi < region.keys - 1;
-  const int32_t start = (edge ? diagonal : diagonal % cycle) - item.first;
+  const int32_t start = (edge ? diagonal : diagonal % blocks_up(region.queries)) - item.first;
   item.start = std::clamp(start, 0, item.window - 1);
   item.up = !queries;
   if (!backwards) return;
