@@ -6,9 +6,7 @@
 // or dP the left half is turned into P or dS while the right one multiplies, and the right half
 // while the left one of what follows does: from S to dP, where exponentials take longest, for two
 // steps on either side. P and dS wait, packed, in one set of registers; they are stored inside the
-// product after them, where that is long; else their left half goes as soon as products are on
-// their way, so that it has left when the right one comes. P of scores with terms is stored at
-// once.
+// product after them. P of scores with terms is stored at once.
 #pragma once
 
 #include "providers/hopper/backward/parameters.h"
@@ -85,7 +83,6 @@ class ScoreConsumer {
   __device__ __forceinline__ void multiply_scores(int steps) {
     issue_next<0>(left_, 0);
     rows_.fetch(unit_at(number_ + 1));
-    if (number_ >= 0 && steps < 4) store<Product::kDp, 0>(block_);
     wgmma_wait<1>();
     release_open(0);
     accumulators_ready(right_);
@@ -113,6 +110,7 @@ class ScoreConsumer {
     release_open(1);
     ++step_;
     open_ = 2;
+    if (number_ > 0 && steps < 4) store<Product::kDp, 0>(last_block_);
     if (number_ > 0) store<Product::kDp, 1>(last_block_);
     if constexpr (TERMS) terms_.draw(tokens(), unit_at(number_).head);
     wgmma_wait<2>();
@@ -127,7 +125,6 @@ class ScoreConsumer {
     issue_next<0>(left_, 0);
     ++step_;
     issue_next<0>(left_, 1);
-    if (!TERMS && steps < 3) store<Product::kScores, 0>(block_);
     wgmma_wait<2>();
     release_open(1);
     accumulators_ready(right_);
@@ -136,7 +133,7 @@ class ScoreConsumer {
     issue<1>(right_, step_, 1);
     ++step_;
     open_ = 2;
-    if (!TERMS && steps == 3) store<Product::kScores, 0>(block_);
+    if (!TERMS && steps < 4) store<Product::kScores, 0>(block_);
     if (!TERMS && steps < 3) store<Product::kScores, 1>(block_);
 #pragma unroll 1
     for (int i = 2; i < steps; ++i, ++step_) {

@@ -18,17 +18,15 @@ __device__ __forceinline__ void recompute(const ScoreParameters& p) {
   const ScoreShared sm =
       make_score_shared(stages, barriers, units, reinterpret_cast<Tokens*>(tokens));
   // NOTE: through a shuffle, so that descriptors stay in uniform registers.
-  const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0), t = threadIdx.x & 127;
+  const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
   if (threadIdx.x == 0) init_barriers(sm);
   __syncthreads();
   admit_next();
+  await_previous();
   if (warpgroup == 2) {
     give_registers<C::kProducerRegisters>();
-    // What these two read is older than the kernel before, which only scratch has to wait for.
-    if (t == 0) ScoreLoader(p, sm).run();
-    if (t == 32) ScoreAnnouncer<TERMS>(p, sm).run();
+    if ((threadIdx.x & 127) == 0) ScoreProducer<TERMS>(p, sm).run();
   } else {
-    await_previous();
     take_registers<C::kConsumerRegisters>();
     ScoreConsumer<T, TERMS>(p, sm, warpgroup).run();
   }

@@ -1,4 +1,4 @@
-// The threads that announce units of scores, and load their operands.
+// The thread that announces units of scores and loads their operands.
 #pragma once
 
 #include "providers/hopper/backward/operands.cuh"
@@ -7,18 +7,17 @@
 
 namespace longspan::hopper {
 
-/// Says what the next units are. Lists lie in global memory: the way there is not the loader's.
 template <bool TERMS>
-class ScoreAnnouncer {
+class ScoreProducer {
  public:
-  __device__ __forceinline__ ScoreAnnouncer(const ScoreParameters& p, const ScoreShared& sm)
+  __device__ __forceinline__ ScoreProducer(const ScoreParameters& p, const ScoreShared& sm)
       : p_(p), sm_(sm) {}
 
   __device__ __forceinline__ void run() {
     int number = 0;
     for (int unit = blockIdx.x; unit < p_.units; unit += gridDim.x, ++number) {
       const int head = unit / p_.count;
-      announce(p_.items[unit - head * p_.count], head, number);
+      load(p_.items[unit - head * p_.count], head, number);
     }
     const int slot = take_slot(number);
     sm_.units[slot].head = -1;
@@ -34,15 +33,15 @@ class ScoreAnnouncer {
     return slot;
   }
 
-  __device__ __forceinline__ void announce(const ScoreItem& item, int head, int number) {
+  __device__ __forceinline__ void load(const ScoreItem& item, int head, int number) {
     const Region region = p_.chunk.regions[item.region];
     const Line line = p_.chunk.lines[region.line + item.line];
     const int first_query = item.line * kUnitQueries, first_key = item.column * kUnitKeys;
+    const int query_head = p_.chunk.first_head + head;
     const int slot = take_slot(number);
     volatile ScoreUnit& unit = sm_.units[slot];
-    unit.head = p_.chunk.first_head + head;
+    unit.head = query_head;
     unit.q_row = region.q_row + first_query;
-    unit.k_row = region.k_row + first_key;
     unit.queries = region.queries - first_query;
     unit.keys = region.keys - first_key;
     unit.lo = region.lo + first_query - first_key;
@@ -53,34 +52,11 @@ class ScoreAnnouncer {
       sm_.tokens[slot] = tokens_from(p_.terms.tokens[item.region], first_query, first_key);
     }
     mbarrier_arrive(sm_.unit_full + slot * 8);
+    const int q_row = region.q_row + first_query, k_row = region.k_row + first_key;
+    const int key_head = p_.chunk.key_head(query_head);
+    load_steps(p_.q, p_.k, q_row, query_head, k_row, key_head, p_.steps_qk);
+    load_steps(p_.dout, p_.v, q_row, query_head, k_row, key_head, p_.steps_v);
   }
-
-  const ScoreParameters& p_;
-  const ScoreShared& sm_;
-};
-
-/// Loads the operands of announced units.
-class ScoreLoader {
- public:
-  __device__ __forceinline__ ScoreLoader(const ScoreParameters& p, const ScoreShared& sm)
-      : p_(p), sm_(sm) {}
-
-  __device__ __forceinline__ void run() {
-    for (int number = 0;; ++number) {
-      const int slot = number & (C::kUnits - 1);
-      bounded_wait(sm_.unit_full + slot * 8, number / C::kUnits & 1);
-      volatile ScoreUnit& unit = sm_.units[slot];
-      const int head = unit.head, q_row = unit.q_row, k_row = unit.k_row;
-      if (head < 0) return;
-      mbarrier_arrive(sm_.unit_empty + slot * 8);
-      const int key_head = p_.chunk.key_head(head);
-      load_steps(p_.q, p_.k, q_row, head, k_row, key_head, p_.steps_qk);
-      load_steps(p_.dout, p_.v, q_row, head, k_row, key_head, p_.steps_v);
-    }
-  }
-
- private:
-  using C = ScoreConfig;
 
   __device__ __forceinline__ void load_steps(const Operand& queries, const Operand& keys, int q_row,
                                              int query_head, int k_row, int key_head, int steps) {

@@ -9,10 +9,10 @@
 
 namespace longspan::hopper {
 
-/// A unit of scores, as it is announced.
+/// A unit of scores, as the producer announces it.
 struct ScoreUnit {
   int32_t head;           // query head; negative: there are no more units
-  int32_t q_row, k_row;   // of the unit's first query, and key
+  int32_t q_row;          // of the unit's first query
   int32_t queries, keys;  // of the region from the unit's first ones on, maybe more than it has
   int32_t lo, hi;         // query i sees key j of the unit when lo <= j - i <= hi
   int32_t block;          // of scratch: the unit's first one
@@ -69,7 +69,7 @@ __device__ __forceinline__ void init_barriers(const ScoreShared& sm) {
   }
   for (int i = 0; i < C::kUnits; ++i) {
     mbarrier_init(sm.unit_full + i * 8, 1);
-    mbarrier_init(sm.unit_empty + i * 8, 9);  // of each consumer warp, and the loader
+    mbarrier_init(sm.unit_empty + i * 8, 8);  // of each consumer warp
   }
   mbarrier_init_fence();
 }
