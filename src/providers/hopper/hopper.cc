@@ -24,7 +24,7 @@ constinit const Hopper kHopper;
 Verdict Hopper::consider(const TileProblem& problem, const Device& device) const {
   if (auto decline = hopper::refusal(problem, device)) return *decline;
   if (problem.direction == Direction::kBackward) {
-    return offer(fmt::format("{}", hopper::gradient_columns(problem.dim_qk, problem.dim_v)),
+    return offer(fmt::format("{}", hopper::gradient_columns(problem.dim_qk, problem.dim_v).all),
                  problem.features);
   }
   const auto most = hopper::extents(hopper::narrowest_shape(problem.dim_qk, problem.dim_v));

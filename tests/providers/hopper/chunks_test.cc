@@ -67,13 +67,25 @@ TEST(HopperChunks, FourHeadsOf8192CausalTokens) {
   EXPECT_EQ(cut.chunks[0], (Chunk{.key_heads = {0, 2}, .heads = {0, 4}}));
 }
 
-TEST(HopperChunks, GridsHaveTwiceAsManyQueriesAsKeys) {
+TEST(HopperChunks, GridsAreTwoChunksLarge) {
   const Grid grid = grid_of(4096, 2);
-  EXPECT_EQ(grid.columns * kUnitKeys, 8192);
+  EXPECT_EQ(grid.columns * kUnitKeys, 16384);
   EXPECT_EQ(grid.lines * kUnitQueries, 16384);
   EXPECT_EQ(grid.heads, 2);
   EXPECT_EQ(grid_of(4096, 64).heads, 16);
   EXPECT_EQ(grid_of(1, 8).heads, 1);
+}
+
+/// The corners that a causal mask cuts from a grid are chunks as large as the others.
+TEST(HopperChunks, LongCausalTilesHaveChunksAlike) {
+  const TileProblem p = problem_of(65536, 65536, 2, 2, false);
+  const std::vector<PlacedTile> tiles = {placed(0, 65536, 0, 65536, kCausal)};
+  const Chunks cut = cut_into_chunks(p, tiles, backward_scratch(p).units);
+  EXPECT_EQ(cut.parts.size(), 16u);
+  for (const Parts& parts : cut.parts) {
+    ASSERT_EQ(parts.size(), 1u);
+    EXPECT_GE(units_of(parts[0]), 4000);
+  }
 }
 
 TEST(HopperChunks, EveryPairOnce) {
@@ -133,7 +145,7 @@ TEST(HopperChunks, RegionsKnowTheirTokens) {
   int regions = 0;
   for (const Chunk& chunk : cut.chunks) {
     const Parts& parts = cut.parts[chunk.parts];
-    const Lists lists = make_lists(p, parts, chunk, 256);
+    const Lists lists = make_lists(p, parts, chunk, {256, 256});
     ASSERT_EQ(lists.regions.size(), parts.size());
     ASSERT_EQ(lists.tokens.size(), parts.size());
     for (size_t i = 0; i < parts.size(); ++i, ++regions) {
@@ -165,8 +177,8 @@ TEST(HopperChunks, LongTiles) {
   EXPECT_EQ(scratch.units, 4224);
   const std::vector<PlacedTile> full = {placed(0, 65536, 0, 65536, kFull)};
   const Chunks cut = cut_into_chunks(p, full, scratch.units);
-  EXPECT_EQ(cut.parts.size(), 64u);
-  EXPECT_EQ(cut.chunks.size(), 64u * 8);
+  EXPECT_EQ(cut.parts.size(), 32u);
+  EXPECT_EQ(cut.chunks.size(), 32u * 16);
   const std::vector<PlacedTile> window = {placed(0, 65536, 0, 65536, {-1024, 0})};
   EXPECT_LE(cut_into_chunks(p, window, scratch.units).parts.size(), 3u);
 }

@@ -120,43 +120,58 @@ class Cutter {
 
   /// Chunks of a part that does not fit: a key head at a time.
   void cut(const Part& part) {
-    const std::vector<Part> pieces = pieces_of(part);
+    const int64_t widest = widest_line(part);
+    const bool lines = widest <= grid_.columns && widest * grid_.heads <= units_;
+    const std::vector<Piece> pieces = lines ? lines_of(part) : grid_of_pieces(part);
     const size_t first = cut_.parts.size();
-    for (const Part& piece : pieces) cut_.parts.push_back({piece});
+    for (const Piece& piece : pieces) cut_.parts.push_back({piece.part});
     for (int64_t head = 0; head < problem_.heads_kv; ++head) {
       const Range heads = heads_of({head, head + 1});
-      for (const Range& some : ranges_of(heads, grid_.heads)) {
+      for (const Range& some : ranges_of(heads, lines ? grid_.heads : 1)) {
         for (size_t i = 0; i < pieces.size(); ++i) {
           cut_.chunks.push_back({.parts = first + i,
                                  .key_heads = {head, head + 1},
                                  .heads = some,
                                  .first_heads = some.first == heads.first,
-                                 .last_heads = some.last == heads.last});
+                                 .last_heads = some.last == heads.last,
+                                 .sums_q_row = part.tile.q_row + pieces[i].first_query});
         }
       }
     }
   }
 
-  /// Pieces of a part, those of the same queries one after the other. Keys are cut only where
-  /// queries see more of them than two columns of the grid.
-  std::vector<Part> pieces_of(const Part& part) const {
-    const int64_t widest = widest_line(part);
-    std::vector<Part> pieces;
-    if (widest <= 2 * grid_.columns && widest * grid_.heads <= units_) {
-      for (const Range& q : query_ranges(part)) pieces.push_back({part.tile, q, part.k});
-      return pieces;
+  struct Piece {
+    Part part;
+    int64_t first_query = 0;  // of those whose dQ are summed together
+  };
+
+  /// Pieces of some queries and all keys.
+  std::vector<Piece> lines_of(const Part& part) const {
+    std::vector<Piece> pieces;
+    for (const Range& q : query_ranges(part, grid_.heads)) {
+      pieces.push_back({{part.tile, q, part.k}, q.first});
     }
-    const int64_t lines = std::max<int64_t>(grid_.lines / grid_.heads, 1);
-    const int64_t queries = even_step(part.q.last, kUnitQueries, lines);
+    return pieces;
+  }
+
+  /// Pieces of some queries and some keys: as many queries as see a chunk's share of these keys, so
+  /// that chunks are alike where the band's edge cuts corners. Of all pieces whose FP32 rows of dQ
+  /// the workspace holds, those of the same keys come one after the other.
+  std::vector<Piece> grid_of_pieces(const Part& part) const {
+    const int64_t queries = even_step(part.q.last, kUnitQueries, grid_.lines);
     const int64_t keys = even_step(part.k.last, kUnitKeys, grid_.columns);
+    std::vector<Piece> pieces;
     for (int64_t q = 0; q < part.q.last; q += queries) {
       for (int64_t k = 0; k < part.k.last; k += keys) {
-        const Part piece{part.tile,
+        const Part strip{part.tile,
                          {q, std::min(q + queries, part.q.last)},
                          {k, std::min(k + keys, part.k.last)}};
-        // Rows that see nothing are written by the first pieces of their side.
-        const bool writes = problem_.features.whole && (q == 0 || k == 0);
-        if (writes || units_of(piece) > 0) pieces.push_back(piece);
+        for (const Range& some : query_ranges(strip, 1)) {
+          const Part piece{part.tile, some, strip.k};
+          // Rows that see nothing are written by the first pieces of their side.
+          const bool writes = problem_.features.whole && (some.first == 0 || k == 0);
+          if (writes || units_of(piece) > 0) pieces.push_back({piece, q});
+        }
       }
     }
     return pieces;
@@ -173,17 +188,17 @@ class Cutter {
     return {q, std::min<int64_t>(q + kUnitQueries, part.q.last)};
   }
 
-  /// As few ranges as fit, about alike.
-  std::vector<Range> query_ranges(const Part& part) const {
+  /// Queries of a part in as few ranges as fit, about alike, of `heads` heads.
+  std::vector<Range> query_ranges(const Part& part, int64_t heads) const {
     const int64_t all = units_of(part);
-    const int64_t share = all / std::max<int64_t>(quotient_up(all * grid_.heads, units_), 1);
+    const int64_t share = all / std::max<int64_t>(quotient_up(all * heads, units_), 1);
     std::vector<Range> ranges;
-    int64_t first = 0, units = 0;
-    for (int64_t q = 0; q < part.q.last; q += kUnitQueries) {
+    int64_t first = part.q.first, units = 0;
+    for (int64_t q = part.q.first; q < part.q.last; q += kUnitQueries) {
       const int64_t more = units_of({part.tile, line_at(part, q), part.k});
       const ReadRows reads = read_rows({part.tile, {first, line_at(part, q).last}, part.k});
-      const bool fits = units <= share && (units + more) * grid_.heads <= units_ &&
-                        row_heads(reads) <= kMostRowHeads;
+      const bool fits =
+          units <= share && (units + more) * heads <= units_ && row_heads(reads) <= kMostRowHeads;
       if (!fits && q > first) {
         ranges.push_back({first, q});
         first = q;
@@ -257,12 +272,12 @@ ReadRows joined(const ReadRows& a, const ReadRows& b) {
 }
 
 Grid grid_of(int64_t units, int64_t group) {
-  // Twice as many queries, of all heads, as keys: FP32 rows of dQ, and of dK and dV, which are read
-  // and written once a chunk, then cost the same.
+  // Of the default scratch: 64 columns, and 128 lines. The longest sum, of dQ over 64 units, is
+  // then two thirds of a multiprocessor's share of a chunk, and the triangle at a causal diagonal,
+  // half of lines x columns, is one chunk.
   Grid grid;
-  grid.columns =
-      std::max<int64_t>(static_cast<int64_t>(std::sqrt(static_cast<double>(units) / 4)), 1);
-  grid.lines = std::max<int64_t>(units / grid.columns, 1);
+  grid.columns = std::max<int64_t>(static_cast<int64_t>(std::sqrt(static_cast<double>(units))), 1);
+  grid.lines = std::max<int64_t>(2 * units / grid.columns, 1);
   constexpr int64_t kLeastLines = 8;  // of a head
   grid.heads = std::clamp<int64_t>(grid.lines / kLeastLines, 1, std::max<int64_t>(group, 1));
   return grid;

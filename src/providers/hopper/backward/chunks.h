@@ -29,6 +29,7 @@ struct Chunk {
   Range heads;  // query heads, of these key heads
   // Whether the first, and the last, of the query heads of their key heads are among them.
   bool first_heads = true, last_heads = true;
+  int64_t sums_q_row = 0;  // row of queries that FP32 rows of dQ in the workspace begin with
   bool operator==(const Chunk&) const = default;
 };
 
@@ -58,11 +59,11 @@ ReadRows joined(const ReadRows& a, const ReadRows& b);
 /// heads.
 inline constexpr int64_t kMostRowHeads = 96 << 10;
 
-/// What chunks look like that a scratch of `units` holds.
+/// How a tile is cut whose chunks are more than one, for a scratch of `units`.
 struct Grid {
-  int64_t columns = 1;  // units in the direction of keys
-  int64_t lines = 1;    // in the direction of queries, of all heads together
-  int64_t heads = 1;    // most query heads of one key head
+  int64_t columns = 1;  // most units of keys that a query sees in one chunk
+  int64_t lines = 1;    // of 128 queries that all keys are cut for before the next ones
+  int64_t heads = 1;    // most query heads of one key head, where no keys are cut
 };
 Grid grid_of(int64_t units, int64_t group);
 

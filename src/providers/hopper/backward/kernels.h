@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "longspan/tensor.h"
+#include "providers/hopper/backward/scratch.h"
 
 namespace longspan::hopper {
 
@@ -16,7 +17,7 @@ struct BackwardKernel {
 /// Recomputes P and dS of bf16 or f16, of scores with terms or without; takes ScoreParameters.
 const BackwardKernel& score_kernel(DType dtype, bool terms);
 
-/// Computes gradients, `columns` (gradient_columns) at a time; takes GradientParameters.
-const BackwardKernel& gradient_kernel(int64_t columns, DType dtype);
+/// Computes gradients, so many columns at a time; takes GradientParameters.
+const BackwardKernel& gradient_kernel(const GradientColumns& columns, DType dtype);
 
 }  // namespace longspan::hopper

@@ -60,8 +60,11 @@ struct alignas(16) GradientItem {
   int32_t first = 0, last = 0;            // blocks of 64 rows of the other side that are summed
   int32_t head = 0;                       // query head of dQ, key head of dK and dV
   int32_t first_head = 0, last_head = 0;  // query heads that are summed
-  bool adds = false;                      // to the FP32 rows that are there
-  bool ends = false;                      // in the type of the operands; else the sum stays FP32
+  // Blocks are summed window after window, each from block `start` of it on, around its end.
+  int32_t window = 1, start = 0;
+  bool up = true;     // or down
+  bool adds = false;  // to the FP32 rows that are there
+  bool ends = false;  // in the type of the operands; else the sum stays FP32
   bool operator==(const GradientItem&) const = default;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "providers/hopper/backward/order.h"
 #include "providers/hopper/tokens.h"
 #include "providers/rules.h"
 
@@ -23,7 +24,7 @@ Range blocks_of(Range rows) {
 
 class ListMaker {
  public:
-  ListMaker(const TileProblem& problem, const Chunk& chunk, int64_t columns)
+  ListMaker(const TileProblem& problem, const Chunk& chunk, const GradientColumns& columns)
       : problem_(problem), chunk_(chunk), columns_(columns) {}
 
   void add(const Part& part) {
@@ -44,7 +45,7 @@ class ListMaker {
   }
 
   Lists finish() {
-    std::ranges::stable_sort(lists_.gradients, std::greater(), steps_of);
+    order_gradients(problem_, chunk_, lists_);
     return std::move(lists_);
   }
 
@@ -94,10 +95,10 @@ class ListMaker {
     }
   }
 
-  /// `item` of every part of the columns of `dim`, unless it would leave everything as it is.
-  void push(GradientItem item, int64_t dim) {
+  /// `item` of every part of `dim` columns, unless it would leave everything as it is.
+  void push(GradientItem item, int64_t dim, int64_t part_columns) {
     if (steps_of(item) == 0 && !item.ends && item.adds) return;
-    const int64_t parts = (dim + columns_ - 1) / columns_;
+    const int64_t parts = (dim + part_columns - 1) / part_columns;
     for (item.part = 0; item.part < parts; ++item.part) lists_.gradients.push_back(item);
   }
 
@@ -120,7 +121,7 @@ class ListMaker {
       for (int64_t head = 0; head < chunk_.heads.last - chunk_.heads.first; ++head) {
         item.head = item.first_head = narrow(head);
         item.last_head = narrow(head + 1);
-        push(item, problem_.dim_qk);
+        push(item, problem_.dim_qk, columns_.all);
       }
     }
   }
@@ -154,15 +155,15 @@ class ListMaker {
       item.first_head = narrow(heads.first);
       item.last_head = narrow(heads.last);
       item.gradient = Gradient::kDk;
-      push(item, problem_.dim_qk);
+      push(item, problem_.dim_qk, columns_.all);
       item.gradient = Gradient::kDv;
-      push(item, problem_.dim_v);
+      push(item, problem_.dim_v, columns_.values);
     }
   }
 
   const TileProblem& problem_;
   const Chunk& chunk_;
-  int64_t columns_;
+  GradientColumns columns_;
   Lists lists_;
 };
 
@@ -173,7 +174,7 @@ int64_t steps_of(const GradientItem& item) {
 }
 
 Lists make_lists(const TileProblem& problem, const Parts& parts, const Chunk& chunk,
-                 int64_t columns) {
+                 const GradientColumns& columns) {
   ListMaker maker(problem, chunk, columns);
   for (const Part& part : parts) maker.add(part);
   return maker.finish();

@@ -7,6 +7,7 @@
 #include "longspan/provider.h"
 #include "providers/hopper/backward/chunks.h"
 #include "providers/hopper/backward/layout.h"
+#include "providers/hopper/backward/scratch.h"
 #include "providers/hopper/work.h"
 
 namespace longspan::hopper {
@@ -17,16 +18,16 @@ struct Lists {
   std::vector<Tokens> tokens;  // of the regions
   std::vector<Line> lines;
   std::vector<ScoreItem> scores;        // of one head
-  std::vector<GradientItem> gradients;  // of all heads, those of the longest sums first
+  std::vector<GradientItem> gradients;  // of all heads, as order_gradients() says
   int32_t head_blocks = 0;              // blocks of scratch of a head
 };
 
 /// Steps of 64 rows that an item sums.
 int64_t steps_of(const GradientItem& item);
 
-/// `columns`: those of a gradient that a block of threads computes. Whole results are written by
-/// the item that adds the last product to a row; the others leave FP32 sums, as merged results do.
+/// Whole results are written by the item that adds the last product to a row; the others leave FP32
+/// sums, as merged results do.
 Lists make_lists(const TileProblem& problem, const Parts& parts, const Chunk& chunk,
-                 int64_t columns);
+                 const GradientColumns& columns);
 
 }  // namespace longspan::hopper

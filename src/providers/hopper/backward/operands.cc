@@ -67,7 +67,7 @@ Result<OperandViews> packed_operands(const BackwardTiles& t, const ReadRows& rea
   return views;
 }
 
-Status map_operands(const OperandViews& w, int64_t columns, ScoreParameters& s,
+Status map_operands(const OperandViews& w, const GradientColumns& columns, ScoreParameters& s,
                     GradientParameters& g) {
   const auto queries = [&](const TensorView& view, Box box, Operand& to) {
     return map(view, box, w.first_query, w.first_head, to);
@@ -79,10 +79,12 @@ Status map_operands(const OperandViews& w, int64_t columns, ScoreParameters& s,
   LONGSPAN_CHECK_OK(queries(w.dout, {kUnitQueries, 1}, s.dout));
   LONGSPAN_CHECK_OK(keys(w.k, {kUnitKeys, 1}, s.k));
   LONGSPAN_CHECK_OK(keys(w.v, {kUnitKeys, 1}, s.v));
-  const Box box = {kBlockSide, static_cast<int>(columns / 64)};
-  LONGSPAN_CHECK_OK(keys(w.k, box, g.operands[static_cast<int>(Gradient::kDq)]));
-  LONGSPAN_CHECK_OK(queries(w.q, box, g.operands[static_cast<int>(Gradient::kDk)]));
-  return queries(w.dout, box, g.operands[static_cast<int>(Gradient::kDv)]);
+  const auto box_of = [](int64_t box_columns) {
+    return Box{kBlockSide, static_cast<int>(box_columns / 64)};
+  };
+  LONGSPAN_CHECK_OK(keys(w.k, box_of(columns.all), g.operands[static_cast<int>(Gradient::kDq)]));
+  LONGSPAN_CHECK_OK(queries(w.q, box_of(columns.all), g.operands[static_cast<int>(Gradient::kDk)]));
+  return queries(w.dout, box_of(columns.values), g.operands[static_cast<int>(Gradient::kDv)]);
 }
 
 }  // namespace longspan::hopper

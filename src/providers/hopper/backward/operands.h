@@ -6,6 +6,7 @@
 #include "longspan/provider.h"
 #include "providers/hopper/backward/chunks.h"
 #include "providers/hopper/backward/parameters.h"
+#include "providers/hopper/backward/scratch.h"
 
 namespace longspan::hopper {
 
@@ -27,8 +28,7 @@ OperandViews views_of(const BackwardTiles& tiles);
 Result<OperandViews> packed_operands(const BackwardTiles& tiles, const ReadRows& reads,
                                      int64_t key_head, Range heads, std::byte* scratch);
 
-/// `columns`: those of a gradient that a block of threads computes.
-Status map_operands(const OperandViews& views, int64_t columns, ScoreParameters& scores,
-                    GradientParameters& gradients);
+Status map_operands(const OperandViews& views, const GradientColumns& columns,
+                    ScoreParameters& scores, GradientParameters& gradients);
 
 }  // namespace longspan::hopper

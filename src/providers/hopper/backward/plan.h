@@ -24,7 +24,7 @@ struct StagedChunk {
   int32_t score_count = 0;  // items
   int32_t gradient_count = 0;
   int32_t head_blocks = 0;
-  int32_t first_query = 0;  // row of the first region
+  int32_t sums_q_row = 0;  // as in Chunk
   ReadRows reads;
 };
 
@@ -64,7 +64,7 @@ class BackwardPlan final : public Plan {
   int ordinal_;
   int multiprocessors_;
   BackwardScratch scratch_;
-  int64_t columns_;
+  GradientColumns columns_;
   const BackwardKernel& score_kernel_;
 };
 

@@ -141,7 +141,7 @@ void BackwardPlan::set_chunk(const StagedBackward& staged, const StagedChunk& ch
   g.units = chunk.gradient_count;
   if (!problem_.features.whole) return;
   GradientRows& dq = g.rows[static_cast<int>(Gradient::kDq)];
-  dq.first_row = chunk.first_query;
+  dq.first_row = chunk.sums_q_row;
   dq.first_head = s.chunk.first_head;
   dq.sums.stride_seq = heads * problem_.dim_qk;
   for (const Gradient gradient : {Gradient::kDk, Gradient::kDv}) {

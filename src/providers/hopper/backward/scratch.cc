@@ -30,9 +30,10 @@ int64_t units_up(int64_t rows, int64_t unit) {
 
 }  // namespace
 
-int64_t gradient_columns(int64_t dim_qk, int64_t dim_v) {
+GradientColumns gradient_columns(int64_t dim_qk, int64_t dim_v) {
   const int64_t wider = std::max(dim_qk, dim_v);
-  return wider <= 192 || (wider > 256 && wider <= 384) ? 192 : 256;
+  if (wider <= 192) return {.all = 192, .values = dim_v <= 128 ? 128 : 192};
+  return wider > 256 && wider <= 384 ? GradientColumns{192, 192} : GradientColumns{256, 256};
 }
 
 BackwardScratch backward_scratch(const TileProblem& p, int64_t score_bytes) {

@@ -12,9 +12,13 @@ namespace longspan::hopper {
 /// heads of 8192 causal tokens, or two of a full mask, are one chunk.
 inline constexpr int64_t kScoreBytes = int64_t{528} << 20;
 
-/// Columns of a gradient that a block of threads computes: 192 or 256, of the wider dim's one or
-/// two parts.
-int64_t gradient_columns(int64_t dim_qk, int64_t dim_v);
+/// Columns of gradients that a block of threads computes at a time.
+struct GradientColumns {
+  int64_t all = 0;     // of dQ and dK: 192 or 256, of the wider dim's one or two parts
+  int64_t values = 0;  // of dV: as many, or 128
+  bool operator==(const GradientColumns&) const = default;
+};
+GradientColumns gradient_columns(int64_t dim_qk, int64_t dim_v);
 
 /// Bytes from the start of the workspace.
 struct BackwardScratch {

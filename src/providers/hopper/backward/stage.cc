@@ -47,7 +47,7 @@ Result<cuda::Memory> on_device(const std::vector<T>& list) {
 
 /// Appends a chunk's lists to `all`; the result says where.
 StagedChunk append_lists(const TileProblem& problem, const Parts& parts, const Chunk& chunk,
-                         int64_t columns, Lists& all) {
+                         const GradientColumns& columns, Lists& all) {
   const Lists lists = make_lists(problem, parts, chunk, columns);
   StagedChunk place = {.regions = all.regions.size(),
                        .lines = all.lines.size(),
@@ -56,7 +56,7 @@ StagedChunk append_lists(const TileProblem& problem, const Parts& parts, const C
                        .score_count = static_cast<int32_t>(lists.scores.size()),
                        .gradient_count = static_cast<int32_t>(lists.gradients.size()),
                        .head_blocks = lists.head_blocks,
-                       .first_query = lists.regions.front().q_row};
+                       .sums_q_row = static_cast<int32_t>(chunk.sums_q_row)};
   for (const Part& part : parts) place.reads = joined(place.reads, read_rows(part));
   append(all.regions, lists.regions);
   append(all.tokens, lists.tokens);
