@@ -65,20 +65,6 @@ Shape pulling_shape(const TileProblem& p) {
   return shape == Shape::kD64Keys96 ? Shape::kD64Keys160 : shape;
 }
 
-int block_heads(const TileProblem& p, std::span<const PlacedTile> tiles, const BlockCut& cut) {
-  // Where sharing saves nothing it costs 2 % at 128 columns.
-  constexpr double kLeastSaved = 0.01;
-  int heads = 1;
-  while (heads < cut.most_heads && (p.heads_q | p.group | p.group_offset) % (2 * heads) == 0) {
-    heads *= 2;
-  }
-  if (heads == 1) return 1;
-  const auto steps = [&](int64_t rows) {
-    return static_cast<double>(key_steps(tiles, rows, cut.keys));
-  };
-  return steps(cut.rows / heads) / heads < (1 - kLeastSaved) * steps(cut.rows) ? heads : 1;
-}
-
 int64_t section_heads(const TileProblem& p, const Wave& wave) {
   constexpr int64_t kSectionBytes = int64_t{32} << 20;
   if (wave.even) return std::min(p.group, p.heads_q);

@@ -54,16 +54,6 @@ Shape choose_shape(const TileProblem& problem, std::span<const PlacedTile> tiles
 /// The kernel that pulls keys and values, of up to kMostPullingColumns.
 Shape pulling_shape(const TileProblem& problem);
 
-/// How a kernel cuts a call: rows of a block, keys of a step, and heads that may share a block.
-struct BlockCut {
-  int64_t rows = 0, keys = 0;
-  int most_heads = 1;
-};
-
-/// Query heads of one key head whose queries share a block's rows, a power of two: the fewer
-/// queries of each, the fewer keys at the edges of masks. One where that saves too little.
-int block_heads(const TileProblem& problem, std::span<const PlacedTile> tiles, const BlockCut& cut);
-
 /// Query heads whose blocks are computed together: those of one key head where blocks cost about
 /// the same, else of as many as keep their keys and values in the L2 cache.
 int64_t section_heads(const TileProblem& problem, const Wave& wave);

@@ -54,9 +54,7 @@ Result<Work> HopperPlan::stage_blocks(std::span<const PlacedTile> tiles, const K
                                       StagedWork& staged) const {
   staged.tiles.assign(tiles.begin(), tiles.end());
   staged.kernel = &kernel;
-  staged.block_heads = block_heads(problem_, tiles, {kernel.rows, kernel.keys, kernel.most_heads});
-  const int64_t queries = kernel.rows / staged.block_heads;
-  Work work = make_work(tiles, problem_.features.whole, queries, kernel.keys);
+  Work work = make_work(tiles, problem_.features.whole, kernel.rows, kernel.keys);
   staged.waves = work.waves;
   LONGSPAN_TRY(staged.blocks, table(work.blocks));
   if (has_terms(problem_.features)) {

@@ -71,7 +71,6 @@ void expect_fits(const Kernel& kernel, Shape shape, const Features& features) {
   EXPECT_EQ(kernel.q.blocks, (most.dim + 63) / 64);
   EXPECT_LE(kernel.v.blocks, (most.dim_v + 63) / 64);
   EXPECT_LE(kernel.shared_bytes, 232448);
-  EXPECT_EQ(kernel.most_heads, has_terms(features) || most.dim > 256 ? 1 : 4);
   EXPECT_EQ(kernel.stages_o, features.whole && most.dim <= 128);
 }
 
@@ -108,46 +107,6 @@ TEST(HopperHeuristics, BackwardHasItsKernels) {
   }
   EXPECT_EQ(entries.size(), 10u);
   EXPECT_EQ(entries.count(nullptr), 0u);
-}
-
-TEST(HopperHeuristics, HeadsOfOneKeyHeadShareBlocks) {
-  struct Heads {
-    int64_t q, group, offset;
-    int most, expected;
-  };
-  const PlacedTile tile = placed(2048, 2048, kCausal);
-  for (const Heads h : {Heads{32, 4, 0, 4, 4},
-                        {32, 4, 0, 1, 1},
-                        {16, 1, 0, 4, 1},
-                        {16, 2, 0, 4, 2},
-                        {16, 16, 0, 4, 4},
-                        {6, 3, 0, 4, 1},
-                        {24, 12, 0, 4, 4},
-                        {4, 8, 2, 4, 2},  // parts of groups
-                        {3, 8, 0, 4, 1},
-                        {4, 8, 1, 4, 1}}) {
-    const TileProblem p{.heads_q = h.q, .group = h.group, .group_offset = h.offset};
-    const BlockCut cut{.rows = 192, .keys = 96, .most_heads = h.most};
-    EXPECT_EQ(block_heads(p, {&tile, 1}, cut), h.expected)
-        << h.q << " " << h.group << " " << h.offset;
-  }
-}
-
-TEST(HopperHeuristics, HeadsShareBlocksWhereThatSavesKeys) {
-  const TileProblem p{.heads_q = 32, .group = 4};
-  const BlockCut d64{.rows = 192, .keys = 96, .most_heads = 4};
-  const BlockCut d128{.rows = 128, .keys = 128, .most_heads = 4};
-  const auto shared = [&](int64_t length, Band band, const BlockCut& cut) {
-    const PlacedTile tile = placed(length, length, band);
-    return block_heads(p, {&tile, 1}, cut);
-  };
-  constexpr Band kWindow{-1024, 0};
-  EXPECT_EQ(shared(8192, kCausal, d64), 4);   // 1849 steps a head in the place of 1892
-  EXPECT_EQ(shared(32768, kCausal, d64), 1);  // 29241 of 29412
-  EXPECT_EQ(shared(32768, kWindow, d64), 4);  // 2016 of 2187
-  EXPECT_EQ(shared(8192, kFull, d64), 1);     // the last block alone saves some
-  EXPECT_EQ(shared(2048, kCausal, d128), 1);  // both of 128: blocks end where steps do
-  EXPECT_EQ(shared(100, kFull, d128), 1);     // one block holds all
 }
 
 TEST(HopperHeuristics, SectionsOfHeads) {

@@ -25,7 +25,7 @@ class Consumer {
       : p_(p),
         sm_(sm),
         group_(group),
-        row_(group * queries_of_warpgroup(p) + warp_of_head() * 16 + (threadIdx.x & 31) / 4),
+        row_(group * 64 + (threadIdx.x & 127) / 32 * 16 + (threadIdx.x & 31) / 4),
         terms_(p, row_),
         softmax_(terms_.scale()) {}
 
@@ -68,7 +68,7 @@ class Consumer {
     block_ = first_block<C>(sm_, tile_);
     lowest_block_ = tile.block_min, last_block_ = tile.block_max;
     left_ = last_block_ - lowest_block_;
-    unmasked_ = unmasked_blocks<kKeys>(tile, first + first_query(), queries_of_warpgroup(p_));
+    unmasked_ = unmasked_blocks<kKeys>(tile, first + group_ * 64);
     return true;
   }
 
@@ -198,12 +198,6 @@ class Consumer {
     }
     wgmma_commit();
   }
-  __device__ __forceinline__ int warp() const { return (threadIdx.x & 127) / 32; }
-  __device__ __forceinline__ int warps_of_head() const { return 4 >> p_.heads_log2; }
-  __device__ __forceinline__ int warp_of_head() const { return warp() & (warps_of_head() - 1); }
-  __device__ __forceinline__ int first_query() const {  // of this warpgroup, in a tile
-    return group_ * queries_of_warpgroup(p_);
-  }
   __device__ __forceinline__ bool leads() const { return (threadIdx.x & 127) == 0; }
   __device__ __forceinline__ void release_k() const {
     if (leads()) mbarrier_arrive(opaque(sm_.k_empty) + ((step_ - 1) & 1) * 8);
@@ -227,7 +221,7 @@ class Consumer {
     const int key = first_key();
     const int at = tile.first + row_ - key, end = tile.keys - 1 - key;
     const int lo = tile.lo, hi = tile.hi;
-    if (block_ > unmasked_.last) hide_behind(softmax_.s, min(at + hi, end), min(at + 8 + hi, end));
+    hide_behind(softmax_.s, min(at + hi, end), min(at + 8 + hi, end));
     if (block_ < unmasked_.first) hide_before(softmax_.s, at + lo, at + 8 + lo);
   }
 
@@ -235,7 +229,7 @@ class Consumer {
   __device__ __forceinline__ void finish(int number, Rows max, Rows sum) {
     volatile Tile& tile = sm_.tiles[number & 1];
     const int at = tile.first + row_, queries = tile.queries;
-    const int row = tile.q_row + at, head = tile.head + warp() / warps_of_head();
+    const int row = tile.q_row + at, head = tile.head;
     const Place places[2] = {{row, head, at < queries}, {row + 8, head, at + 8 < queries}};
     const auto weigh = [&](Weight(&w)[2]) { finish_rows<C>(p_, places, max, quad_sum(sum), w); };
     if constexpr (C::kMerges || C::kDirect) {
@@ -245,7 +239,7 @@ class Consumer {
       weigh(w);
       scale_rows(o_, {w[0].mine, w[1].mine});
       stage_rows<T>(opaque(sm_.q) + buffer_of<C>(number) * C::kQBytes + group_ * C::kQGroupBytes +
-                        warp() * 16 * 128,
+                        (threadIdx.x & 127) / 32 * 16 * 128,
                     o_);
     }
     if constexpr (!C::kDirect) {
@@ -257,7 +251,7 @@ class Consumer {
   const Parameters& p_;
   const Shared& sm_;
   int group_;
-  int row_;  // this thread's upper query in a tile
+  int row_;  // this thread's upper row in a tile
   float o_[C::kDimV / 2];
   ScoreTerms<kKeys, C::kTerms> terms_;
   Softmax<C> softmax_;

@@ -20,16 +20,18 @@ __device__ __forceinline__ void store_results(const Parameters& p, const Shared&
     mbarrier_wait(sm.o_full + buffer * 8, phase_of<C>(number));
     if constexpr (!C::kMerges) {
       const int row = tile.q_row + first, head = tile.head, queries = tile.queries - first;
-      const int most = queries_of_warpgroup(p);
 #pragma unroll 1
-      for (int g = 0; g < C::kGroups && g * most < queries; ++g) {
+      for (int g = 0; g < C::kGroups && g * 64 < queries; ++g) {
         const uint32_t from = sm.q + buffer * C::kQBytes + g * C::kQGroupBytes;
-        const int count = min(queries - g * most, most);
-        const Coordinates c = coordinates_of(p.o, row + g * most, head);
-        if (!p.stores_by_tma || count < most || c.row + most > p.o.rows) {
-          copy_staged(p, from, row + g * most, head, count, lane);
-        } else if (lane == 0) {
-          store_boxes(from, p.o, 8192, c, C::kColumnBlocksV);
+        Coordinates c = coordinates_of(p.o, row + g * 64, head);
+        if (!p.stores_by_tma || queries - g * 64 < 64 || c.row + 64 > p.o.rows) {
+          copy_staged(p, from, row + g * 64, head, min(queries - g * 64, 64), lane);
+          continue;
+        }
+        if (lane != 0) continue;
+#pragma unroll 1
+        for (int i = 0; i < C::kColumnBlocksV; i += p.o.box_blocks, c.x += 64) {
+          tma_store(&p.o.map, from + i * 8192, c);
         }
       }
       if (lane == 0) {

@@ -6,11 +6,10 @@
 
 namespace longspan::hopper {
 
-/// What one barrier step of TMA brings: rows of `heads` heads, `blocks` times 64 columns.
+/// What one barrier step of TMA brings: rows of one head, `blocks` times 64 columns.
 struct Box {
   int rows = 0;
   int blocks = 0;
-  int heads = 1;
 };
 
 struct Kernel {
@@ -19,7 +18,6 @@ struct Kernel {
   int rows = 0, keys = 0;  // queries of a block of threads, keys of a step
   int shared_bytes = 0;    // dynamic ones
   Box q, k, v;
-  int most_heads = 1;     // that may share a block of threads: see block_heads()
   int pull_bytes = 0;     // of a unit that it moves from other ranks; 0: it moves none
   bool stages_o = false;  // whole results leave by TMA in boxes like Q's, where it can reach them
 };

@@ -49,9 +49,8 @@ struct Parameters {
   uint32_t* counter = nullptr;  // 0 before the first launch, and again after every launch
   int32_t count = 0;            // blocks
   int32_t units = 0;            // blocks x heads
-  // Query heads, and those whose blocks are computed together; heads that share blocks count once.
-  int32_t heads = 0, section_heads = 1;
-  int32_t heads_log2 = 0;  // of the heads that share blocks
+  int32_t heads = 0;
+  int32_t section_heads = 1;  // query heads whose blocks are computed together
   int32_t group = 1;
   int32_t group_offset = 0;
   float scale_log2 = 1;  // scale of scores x log2(e), above 0

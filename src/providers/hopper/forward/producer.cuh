@@ -48,8 +48,7 @@ class Producer {
 #pragma unroll 1
     for (int g = 0; g < C::kGroups; ++g) {
       load_rows(sm_.q + buffer * C::kQBytes + g * C::kQGroupBytes, p_.q, bar, 8192,
-                coordinates_of(p_.q, row + g * queries_of_warpgroup(p_), head), 0,
-                C::kColumnBlocks);
+                coordinates_of(p_.q, row + g * 64, head), 0, C::kColumnBlocks);
     }
   }
 

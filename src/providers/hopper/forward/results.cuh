@@ -209,15 +209,12 @@ __device__ __forceinline__ void stage_rows(uint32_t base, const float (&o)[R]) {
   fence_async_proxy();
 }
 
-/// `rows` staged rows of each head to memory, 16 bytes a lane of one warp.
+/// `rows` staged rows to memory, 16 bytes a lane of one warp.
 __device__ __forceinline__ void copy_staged(const Parameters& p, uint32_t base, int row, int head,
                                             int rows, int lane) {
-  const int most_log2 = 6 - p.heads_log2;
 #pragma unroll 1
-  for (int r = lane / 8; r < 64; r += 4) {
-    const int query = r & ((1 << most_log2) - 1);
-    if (query >= rows) continue;
-    uint16_t* const out = p.out.at<uint16_t>(row + query, head + (r >> most_log2));
+  for (int r = lane / 8; r < rows; r += 4) {
+    uint16_t* const out = p.out.at<uint16_t>(row + r, head);
 #pragma unroll 1
     for (int column = lane % 8 * 8; column < p.out.dim; column += 64) {
       const uint32_t from = base + column / 64 * 8192 + r * 128 + ((lane % 8 ^ r % 8) << 4);
