@@ -131,6 +131,15 @@ Scene add_terms(Case c, const Terms& terms, uint64_t seed) {
   return scene;
 }
 
+void set_slopes_of_far_tokens(Scene& scene, int64_t far) {
+  for (int64_t h = 0; h < scene.slopes.shape().heads; ++h) {
+    scene.slopes.set(0, h, 0, h % 2 == 0 ? 0.01 : -0.02);
+  }
+  Tile& tile = scene.c.tiles[0].tile;
+  tile.q = {far, far + 300, 1};
+  tile.k = {far, far + 300, 1};
+}
+
 SceneOutcome run_scene(const Provider& provider, Scene& scene, const Device& device, DType wide) {
   Case& c = scene.c;
   SceneOutcome r{empty_carry(c, wide), zero_gradients(c, wide),

@@ -44,6 +44,10 @@ Scene make_scene(Case c, const Terms& terms, uint64_t seed);
 /// As in Scene::bias: [batch or 1, sq or 1, heads or 1, skv].
 Tensor make_bias(const Scene& scene, DType dtype);
 
+/// Gives the heads slopes of both signs, and the only tile's 300 queries and keys the tokens from
+/// `far` on.
+void set_slopes_of_far_tokens(Scene& scene, int64_t far);
+
 struct SceneOutcome {
   Carry carry;
   Gradients gradients;

@@ -77,12 +77,7 @@ TEST(HopperGradientTerms, CapsOfEverySize) {
 TEST(HopperGradientTerms, SlopesOfBothSignsAndFarTokens) {
   for (const int64_t far : {int64_t{0}, int64_t{1} << 24, int64_t{1} << 33}) {
     Scene scene = scene_of({256, 256}, DType::kBF16, 300, 300, kCausal, {.alibi = true}, 9);
-    for (int64_t h = 0; h < scene.slopes.shape().heads; ++h) {
-      scene.slopes.set(0, h, 0, h % 2 == 0 ? 0.01 : -0.02);
-    }
-    Tile& tile = scene.c.tiles[0].tile;
-    tile.q = {far, far + 300, 1};
-    tile.k = {far, far + 300, 1};
+    set_slopes_of_far_tokens(scene, far);
     check(scene);
   }
 }
