@@ -76,14 +76,15 @@ TEST(HeadSlices, AreChosenOnGpusWhereHeadsAreExchanged) {
     Options options;
     options.forward.strategy = options.backward.strategy = "all_to_all";
     options.head_slices = wanted;
-    const std::string text = "dtype=bf16 heads=32/8 dim=128 lengths=16384 mask=causal" + more;
+    const std::string text = "dtype=bf16 heads=32/8 dim=128 mask=causal lengths=" + more;
     return explain(parse_problem(text).value(), two, device, options).value().head_slices;
   };
-  EXPECT_EQ(slices("", kGpu), 2);
-  EXPECT_EQ(slices("", kGpu, 1), 1);
-  EXPECT_EQ(slices("", kGpu, 4), 4);
-  EXPECT_EQ(slices(" sink=learnable", kGpu), 1);  // whose gradients are added up over all heads
-  EXPECT_EQ(slices("", shared_device()), 1);
+  EXPECT_EQ(slices("16384", kGpu), 2);
+  EXPECT_EQ(slices("131072", kGpu), 2);  // under a hundredth, but over a millisecond
+  EXPECT_EQ(slices("16384", kGpu, 1), 1);
+  EXPECT_EQ(slices("16384", kGpu, 4), 4);
+  EXPECT_EQ(slices("16384 sink=learnable", kGpu), 1);  // whose gradients are added up over all heads
+  EXPECT_EQ(slices("16384", shared_device()), 1);
   Options rings;
   rings.forward.strategy = rings.backward.strategy = "ring";
   EXPECT_EQ(explain(problem(), two, kGpu, rings).value().head_slices, 1);
