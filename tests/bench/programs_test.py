@@ -78,6 +78,13 @@ class Programs(unittest.TestCase):
         self.assertIn("No such file", self.refused("run.py", *common, "--out", "/no/such/folder/x"))
 
 
+    def test_help_needs_no_package(self):
+        alone = ("-I", ROOT / "bench" / "python_overhead.py")  # no PYTHONPATH
+        help_text = subprocess.run([sys.executable, *alone, "--help"], capture_output=True,
+                                   text=True, check=True).stdout
+        self.assertIn("--calls", help_text)
+
+
 class Arms(unittest.TestCase):
     def started(self, program):
         arm = process.ArmProcess([sys.executable, "-c", program])
