@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "providers/hopper/check_pulls.h"
 #include "providers/hopper/plan.h"
 #include "providers/hopper/rules.h"
 #include "providers/rows/places.h"
@@ -69,6 +70,7 @@ Result<std::shared_ptr<const Staged>> HopperPlan::stage_pulled(std::span<const P
   const cuda::DeviceScope scope(ordinal_);
   LONGSPAN_CHECK_OK(sm90::inside(problem_, tiles, "hopper"));
   LONGSPAN_CHECK_OK(preparable(pull_refusal(problem_)));
+  LONGSPAN_CHECK_OK(check_pulls(tiles, pulls));
   auto staged = std::make_shared<StagedPulls>();
   const Kernel& kernel = pulling_kernel_of(pulling_shape(problem_), problem_.dtype);
   LONGSPAN_TRY(const Work blocks, stage_blocks(tiles, kernel, *staged));
