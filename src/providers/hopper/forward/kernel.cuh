@@ -20,12 +20,13 @@ __device__ __forceinline__ void store_results(const Parameters& p, const Shared&
     mbarrier_wait(sm.o_full + buffer * 8, phase_of<C>(number));
     if constexpr (!C::kMerges) {
       const int row = tile.q_row + first, head = tile.head, queries = tile.queries - first;
+      const int most = queries_of_warpgroup<C>(p);
 #pragma unroll 1
-      for (int g = 0; g < C::kGroups && g * 64 < queries; ++g) {
+      for (int g = 0; g < C::kGroups && g * most < queries; ++g) {
         const uint32_t from = sm.q + buffer * C::kQBytes + g * C::kQGroupBytes;
-        Coordinates c = coordinates_of(p.o, row + g * 64, head);
-        if (!p.stores_by_tma || queries - g * 64 < 64 || c.row + 64 > p.o.rows) {
-          copy_staged(p, from, row + g * 64, head, min(queries - g * 64, 64), lane);
+        Coordinates c = coordinates_of(p.o, row + g * most, head);
+        if (!p.stores_by_tma || queries - g * most < most || c.row + most > p.o.rows) {
+          copy_staged<C>(p, from, row + g * most, head, min(queries - g * most, most), lane);
           continue;
         }
         if (lane != 0) continue;

@@ -21,10 +21,10 @@ class Producer {
   __device__ __forceinline__ void run() {
     int tile = 0;
     for (int unit = blockIdx.x; unit < p_.units; ++tile) {
-      const Unit next = unit_of(p_, unit);
+      const Unit next = unit_of<C>(p_, unit);
       keys_.expect(next);
       mbarrier_wait(sm_.q_empty + buffer_of<C>(tile) * 8, phase_of<C>(tile) ^ 1);
-      announce<C::kRows, C::kKeys>(p_, sm_.tiles[tile & 1], next);
+      announce<C>(p_, sm_.tiles[tile & 1], next);
       keys_.begin(tile);
       load_q(sm_.tiles[tile & 1], tile);
       unit = load_keys(tile);
@@ -48,7 +48,8 @@ class Producer {
 #pragma unroll 1
     for (int g = 0; g < C::kGroups; ++g) {
       load_rows(sm_.q + buffer * C::kQBytes + g * C::kQGroupBytes, p_.q, bar, 8192,
-                coordinates_of(p_.q, row + g * 64, head), 0, C::kColumnBlocks);
+                coordinates_of(p_.q, row + g * queries_of_warpgroup<C>(p_), head), 0,
+                C::kColumnBlocks);
     }
   }
 
