@@ -129,24 +129,20 @@ TEST(HopperShapes, HeadsShareBlocks) {
     int64_t q, k;
     Band band;
   };
-  const Rows every[] = {{300, 300, kCausal},          {1500, 1500, {-600, 0}},
-                        {700, 700, {-100, 0}},        {401, 650, {-30, 249}},
-                        {650, 401, {-300, -7}},       {20, 500, {-kUnbounded, 400}},
-                        {500, 900, {200, kUnbounded}}};
+  const Rows every[] = {{300, 300, kCausal},           {500, 500, {-200, 0}},
+                        {401, 350, {-30, 49}},         {350, 201, {-300, -7}},
+                        {20, 500, {-kUnbounded, 400}}, {200, 600, {200, kUnbounded}}};
   uint64_t seed = 700;
-  for (const int64_t dim : {64, 40, 192, 256, 200}) {
-    for (const DType dtype : {DType::kBF16, DType::kF16}) {
-      for (const int64_t group : {2, 4}) {
-        for (const Rows& rows : every) {
-          Case c = make_case(rows.q, rows.k, dim, dim, dtype);
-          set_group(c, group);
-          c.tiles = {make_placed(0, rows.q, 0, rows.k, rows.band)};
-          c.problem.features.whole = true;
-          EXPECT_EQ(hopper::block_heads(c.problem, c.tiles, hopper::narrowest_shape(dim, dim)),
-                    group)
-              << c.text();
-          check_whole(c, make_inputs(c, ++seed));
-        }
+  for (const int64_t dim : {64, 40, 192, 256}) {
+    for (const int64_t group : {2, 4}) {
+      for (const Rows& rows : every) {
+        Case c = make_case(rows.q, rows.k, dim, dim, group == 2 ? DType::kBF16 : DType::kF16);
+        set_group(c, group);
+        c.tiles = {make_placed(0, rows.q, 0, rows.k, rows.band)};
+        c.problem.features.whole = true;
+        EXPECT_EQ(hopper::block_heads(c.problem, c.tiles, hopper::narrowest_shape(dim, dim)), group)
+            << c.text();
+        check_whole(c, make_inputs(c, ++seed));
       }
     }
   }

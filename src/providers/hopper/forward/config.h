@@ -35,7 +35,10 @@ struct Config {
   static constexpr int kQBuffers = CUT.q_buffers;
   static constexpr bool kPingPong = CUT.ping_pong, kEarlyPack = CUT.early_pack;
   static constexpr bool kMerges = MERGES, kTerms = TERMS, kPulls = PULLS, kShares = CUT.shares;
+  /// Tiles begin at a key block in their middle: the one that first_blocks says.
+  static constexpr bool kTurns = kPulls || kShares;
   static constexpr bool kDirect = kQBuffers == 1;
+  static constexpr bool kAnnounces = kShares && !kDirect;  // a spare warp does: announcer.cuh
   static constexpr int kRows = 64 * kGroups, kThreads = 128 * (kGroups + 1);
   // A row of a block of 64 columns is 128 bytes.
   static constexpr int kColumnBlocks = (kDim + 63) / 64, kColumnBlocksV = (kDimV + 63) / 64;

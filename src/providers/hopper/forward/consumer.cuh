@@ -160,7 +160,7 @@ class Consumer {
 
   // NOTE: every step begins with it, so it has no branch and reads no shared memory.
   __device__ __forceinline__ void next_block() {
-    block_ = C::kPulls && block_ == last_block_ ? lowest_block_ : block_ + 1;
+    block_ = C::kTurns && block_ == last_block_ ? lowest_block_ : block_ + 1;
   }
   __device__ __forceinline__ void wait_k() const {
     mbarrier_wait(opaque(sm_.k_full) + (step_ & 1) * 8, step_ >> 1 & 1);
@@ -226,9 +226,12 @@ class Consumer {
     const int key = first_key();
     const int at = tile.first + row_ - key, end = tile.keys - 1 - key;
     const int lo = tile.lo, hi = tile.hi;
-    if (!C::kShares || block_ > unmasked_.last) {
-      hide_behind(softmax_.s, min(at + hi, end), min(at + 8 + hi, end));
+    if constexpr (C::kShares) {
+      const int last = columns_before(at + hi + 1), stop = columns_before(end + 1);
+      hide_but(softmax_.s, columns_before(at + lo), min(last, stop), min(last + 2, stop));
+      return;
     }
+    hide_behind(softmax_.s, min(at + hi, end), min(at + 8 + hi, end));
     if (block_ < unmasked_.first) hide_before(softmax_.s, at + lo, at + 8 + lo);
   }
 
