@@ -125,6 +125,7 @@ typedef struct longspan_options {
    * not use the engine that calls it. Options::log of engine.h. */
   void (*log)(void* context, int32_t level, const char* message);
   void* log_context;         /* handed to log */
+  int64_t score_bytes;       /* the provider's own; Options::score_bytes of engine.h */
   const char* routing_table; /* the one of the library; or the path of another, routing_table.h */
 } longspan_options;
 

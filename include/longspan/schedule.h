@@ -181,6 +181,7 @@ struct Setting {
   /// Exchanges of heads run in this many slices where the heads divide, so that one slice moves
   /// while another is computed.
   int head_slices = 1;
+  int64_t score_bytes = 0;  // TileProblem's, of backward
 };
 
 /// One file each; see strategies().

@@ -81,6 +81,7 @@ longspan::Result<longspan::Options> options_of(const longspan_options* given) {
                longspan::parse_routing(text_or_auto(given->backward_provider)));
   options.partition = text_or_auto(given->partition);
   options.require_fp32_partials = given->require_fp32_partials != 0;
+  options.score_bytes = given->score_bytes;
   if (given->deadline_ms != 0) options.deadline = std::chrono::milliseconds(given->deadline_ms);
   if (given->uniform_lengths != 0) options.promises.push_back(longspan::Promise::kUniformLengths);
   options.log = log_of(*given);

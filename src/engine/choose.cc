@@ -132,6 +132,7 @@ Result<Setting> make_setting(const Problem& problem, const Topology& topology, c
   setting.problem.device_lengths = setting.problem.device_lengths && options.promises.empty();
   setting.whole = device.is_cuda() && !setting.problem.device_lengths;
   setting.head_slices = std::max(options.head_slices, 1);
+  setting.score_bytes = options.score_bytes;
   return setting;
 }
 

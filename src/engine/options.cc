@@ -35,6 +35,10 @@ Status check_options(const Options& options, const Communicator* communicator,
     return invalid(fmt::format("head_slices {}: from 1 to {}, or 0: automatic", options.head_slices,
                                kMostHeadSlices));
   }
+  if (options.score_bytes < 0) {
+    return invalid(fmt::format("score_bytes {}: at least 0, which is the provider's own",
+                               options.score_bytes));
+  }
   for (const std::string* strategy : {&options.forward.strategy, &options.backward.strategy}) {
     if (*strategy == "auto") continue;
     if (strategy == &options.backward.strategy && *strategy == kNoStrategy) continue;

@@ -23,6 +23,7 @@ TileProblem tile_problem(Emission& e, int64_t key_rows) {
           .dim_v = p.dim_v,
           .capacity_q = e.q.rows,
           .capacity_k = key_rows,
+          .score_bytes = e.direction == Direction::kBackward ? e.setting.score_bytes : 0,
           .features = std::move(features)};
 }
 

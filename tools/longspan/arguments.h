@@ -37,6 +37,7 @@ struct Arguments {
   DirectionOptions backward;
   std::string partition = "auto";
   int head_slices = 0;
+  int64_t score_bytes = 0;
   bool no_pull = false;
   std::string promise;  // or empty
   std::string guards = "report";

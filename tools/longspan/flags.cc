@@ -44,6 +44,9 @@ void add_strategies(CLI::App& command, Raw& raw) {
   command.add_option("--head-slices", raw.head_slices,
                      "heads are exchanged in so many slices, one while another is computed "
                      "(default 0: automatic)");
+  command.add_option("--score-bytes", raw.arguments.score_bytes,
+                     "most bytes of scores that backward keeps in a rank's workspace at a time "
+                     "(default 0: as many as its provider likes)");
   command.add_flag("--no-pull", raw.arguments.no_pull,
                    "forward's all_gather exchanges keys before it computes, also where its launch "
                    "could pull them");
@@ -173,6 +176,7 @@ constexpr std::pair<const char*, const char*> kValueNames[] = {
     {"--nodes", "M"},
     {"--partition", "NAME"},
     {"--head-slices", "N"},
+    {"--score-bytes", "BYTES"},
     {"--forward", "STRATEGY"},
     {"--backward", "STRATEGY"},
     {"--rates", "FILE"},

@@ -48,6 +48,7 @@ Result<Options> make_options(const Arguments& arguments) {
   options.backward = arguments.backward;
   options.partition = arguments.partition;
   options.head_slices = arguments.head_slices;
+  options.score_bytes = arguments.score_bytes;
   options.pull = !arguments.no_pull;
   options.deadline = std::chrono::milliseconds(static_cast<int64_t>(arguments.deadline * 1000));
   if (!arguments.promise.empty()) {

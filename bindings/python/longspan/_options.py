@@ -19,6 +19,8 @@ class Options:
         backward_provider: likewise.
         partition: which rank owns which rows: auto, contiguous, zigzag, striped or balanced.
         head_slices: in how many slices heads are exchanged where they divide; 0: automatic.
+        score_bytes: most bytes of P and dS that a rank's backward keeps at a time where its provider
+            puts them into the workspace (hopper); 0: as many as the provider likes.
         pull: forward's all_gather pulls keys inside the launch that computes, where it can.
         require_fp32_partials: decline what would round partial results to 16 bits between ranks.
         promise: empty, or what callers claim about lengths on the device: uniform_lengths,
@@ -36,6 +38,7 @@ class Options:
     backward_provider: str = "auto"
     partition: str = "auto"
     head_slices: int = 0
+    score_bytes: int = 0
     pull: bool = True
     require_fp32_partials: bool = False
     promise: str = ""
@@ -73,6 +76,8 @@ class Options:
             f"--output-fill={self.output_fill}",
             f"--deadline={self.deadline}",
         ]
+        if self.score_bytes:
+            words.append(f"--score-bytes={self.score_bytes}")
         if not self.pull:
             words.append("--no-pull")
         for direction in ("forward", "backward"):

@@ -31,6 +31,8 @@ const std::map<std::string, Setter>& setters() {
       {"partition", [](Options& o, const Any& v) { o.partition = text_of(v); }},
       {"head_slices",
        [](Options& o, const Any& v) { o.head_slices = static_cast<int>(v.cast<int64_t>()); }},
+      {"score_bytes",
+       [](Options& o, const Any& v) { o.score_bytes = v.cast<int64_t>(); }},
       {"pull", [](Options& o, const Any& v) { o.pull = v.cast<bool>(); }},
       {"require_fp32_partials",
        [](Options& o, const Any& v) { o.require_fp32_partials = v.cast<bool>(); }},
