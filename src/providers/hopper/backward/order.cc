@@ -50,14 +50,77 @@ void set_blocks(const Region& region, bool backwards, GradientItem& item) {
   item.start = (item.start + (item.up ? 1 : item.window - 1)) % item.window;
 }
 
+/// Where dV is summed elsewhere: the first of the last key heads whose sums come together, longest
+/// first. There are as many as keep about 132 multiprocessors busy during the longest sum.
+int64_t first_joined_head(const Chunk& chunk, const Lists& lists) {
+  constexpr int64_t kMultiprocessors = 132;
+  int64_t all = 0, longest = 0;
+  for (const GradientItem& item : lists.gradients) {
+    all += steps_of(item);
+    longest = std::max(longest, steps_of(item));
+  }
+  const int64_t heads = chunk.key_heads.last - chunk.key_heads.first;
+  const int64_t of_head = std::max<int64_t>(all / std::max<int64_t>(heads, 1), 1);
+  return std::max<int64_t>(heads - (longest * kMultiprocessors + of_head - 1) / of_head, 0);
+}
+
+/// Part number `part` of `count`, the first ones longer.
+Range part_of(int64_t first, int64_t last, int64_t part, int64_t count) {
+  const int64_t each = (last - first) / count, more = (last - first) % count;
+  const auto begin = [&](int64_t i) { return first + i * each + std::min(i, more); };
+  return {begin(part), begin(part + 1)};
+}
+
+/// Splits sums that take longer than a multiprocessor's share of all, of about 132, between heads
+/// and then between lines of queries.
+void split_values(std::vector<GradientItem>& items) {
+  constexpr int64_t kMultiprocessors = 132, kLeastSteps = 16;  // of 64 queries
+  int64_t all = 0;
+  for (const GradientItem& item : items) all += steps_of(item);
+  const int64_t most = std::max(all / kMultiprocessors, kLeastSteps);
+  std::vector<GradientItem> whole;
+  whole.swap(items);
+  int32_t turn = 0;
+  for (GradientItem& item : whole) {
+    const int64_t steps = steps_of(item), heads = item.last_head - item.first_head;
+    // A sum that is a little longer is left alone: a part costs a reading of its rows.
+    int64_t parts = steps * 7 <= most * 8 ? 1 : (steps + most - 1) / most;
+    const int64_t first = item.first / 2, last = (item.last + 1) / 2;  // lines
+    parts = std::min(parts, heads > 1 ? heads : last - first);
+    if (parts <= 1) {
+      items.push_back(item);
+      continue;
+    }
+    item.turn = turn++;
+    item.sum_parts = static_cast<int32_t>(parts);
+    for (int64_t i = 0; i < parts; ++i) {
+      GradientItem part = item;
+      part.sum_part = static_cast<int32_t>(i);
+      if (heads > 1) {
+        const Range some = part_of(item.first_head, item.last_head, i, parts);
+        part.first_head = static_cast<int32_t>(some.first);
+        part.last_head = static_cast<int32_t>(some.last);
+      } else {
+        const Range some = part_of(first, last, i, parts);
+        part.first = std::max(static_cast<int32_t>(some.first * 2), item.first);
+        part.last = std::min(static_cast<int32_t>(some.last * 2), item.last);
+      }
+      part.adds = item.adds || i > 0;
+      part.ends = item.ends && i + 1 == parts;
+      items.push_back(part);
+    }
+  }
+}
+
 }  // namespace
 
 void order_gradients(const TileProblem& problem, const Chunk& chunk, Lists& lists) {
-  const bool by_heads = values_last(lists);
+  const bool by_heads = !lists.values.empty() || values_last(lists);
+  const int64_t joined = lists.values.empty() ? INT64_MAX : first_joined_head(chunk, lists);
   const auto place = [&](const GradientItem& item) {
     const bool last = by_heads && item.gradient == Gradient::kDv;
     const int64_t head = by_heads && !last ? key_head_of(problem, chunk, item) : 0;
-    return std::tuple(last, head, -steps_of(item));
+    return std::tuple(last, std::min(head, joined), -steps_of(item));
   };
   std::ranges::stable_sort(lists.gradients, {}, place);
   for (GradientItem& item : lists.gradients) {
@@ -66,6 +129,13 @@ void order_gradients(const TileProblem& problem, const Chunk& chunk, Lists& list
     const bool odd = by_heads && key_head_of(problem, chunk, item) % 2 == 1;
     set_blocks(region, odd && is_triangle(region), item);
   }
+}
+
+void order_values(const Chunk& chunk, Lists& lists) {
+  if (chunk.cut) split_values(lists.values);
+  // Stable: parts of a sum, none longer than the one before, stay in their order.
+  std::ranges::stable_sort(lists.values, {},
+                           [](const GradientItem& item) { return -steps_of(item); });
 }
 
 }  // namespace longspan::hopper
