@@ -178,8 +178,6 @@ def fingerprint(arms) -> dict:
 
 
 def main() -> int:
-    import longspan
-
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("framework", choices=("torch", "jax"))
     parser.add_argument("--device", default="cuda", help="of torch's tensors")
@@ -187,7 +185,14 @@ def main() -> int:
     parser.add_argument("--commit", default="unknown", help="what stands in the rows")
     parser.add_argument("--out", help="rows; standard output without")
     given = parser.parse_args()
-    arms = (TorchArms if given.framework == "torch" else JaxArms)(given.device)
+    try:
+        import longspan
+
+        arms = (TorchArms if given.framework == "torch" else JaxArms)(given.device)
+    except ImportError as error:
+        print(f"python_overhead.py: {error}; install longspan and {given.framework}",
+              file=sys.stderr)
+        return 2
     common = {
         "run_id": time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()), "commit": given.commit,
         "case": "python overhead",

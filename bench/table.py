@@ -5,13 +5,14 @@ usage: table.py FILE.jsonl [--run RUN_ID] [--plot FILE.svg]   without --run: the
 """
 
 import argparse
-import json
 import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "harness"))
 
 from drawing import draw  # noqa: E402
+from lines import Unreadable, read_objects  # noqa: E402
+from rows import FIELDS  # noqa: E402
 
 HEAD = ("case", "direction", "arm", "GPUs", "time us", "TFLOP/s", "of cuBLAS", "ratio to (wins)",
         "efficiency", "host us", "graph us", "extra MiB", "error of o, dq, dk, dv", "stable")
@@ -69,14 +70,21 @@ def main(words):
     parser.add_argument("--run")
     parser.add_argument("--plot", type=pathlib.Path)
     arguments = parser.parse_args(words)
-    lines = arguments.file.read_text(encoding="ascii").splitlines()
-    rows = chosen([json.loads(line) for line in lines if line.strip()], arguments.run)
+    try:
+        rows = chosen([row for _, row in read_objects(arguments.file, FIELDS)], arguments.run)
+    except Unreadable as error:
+        print(f"table.py: {error}", file=sys.stderr)
+        return 2
     if not rows:
         print(f"{arguments.file}: no rows of that run", file=sys.stderr)
         return 1
     print(table(rows), end="")
     if arguments.plot:
-        arguments.plot.write_text(draw(rows), encoding="ascii")
+        try:
+            arguments.plot.write_text(draw(rows), encoding="ascii")
+        except OSError as error:
+            print(f"table.py: {arguments.plot} cannot be written: {error}", file=sys.stderr)
+            return 2
     return 0
 
 

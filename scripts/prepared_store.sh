@@ -26,7 +26,10 @@ calibration=0
 while [ $# -gt 0 ]; do
   case "$1" in
     --python) python=${2:?--python takes an interpreter}; shift 2 ;;
-    --jobs) jobs=${2:?--jobs takes a number}; shift 2 ;;
+    --jobs)
+      [[ "${2:-}" =~ ^[1-9][0-9]*$ ]] ||
+        { echo "prepared_store.sh: --jobs takes a positive number, not '${2:-}'" >&2; exit 2; }
+      jobs=$2; shift 2 ;;
     --calibration) calibration=1; shift ;;
     --pack) pack=1; shift ;;
     -h | --help) usage; exit 0 ;;

@@ -70,7 +70,9 @@ def make_arm(name, problem, ranks, device, direction, longspan, graph, prepared=
     """`direction` forward: no backward is run. `prepared`: a store for longspan's arms. UnknownArm
     where the name has no meaning."""
     base, _, own_ranks = name.partition("@")
-    if own_ranks:
+    if "@" in name:
+        if not own_ranks.isdecimal() or int(own_ranks) == 0:
+            raise UnknownArm(f"{name}: a number of ranks is needed behind the @")
         ranks = int(own_ranks)
     common = ["--problem", problem, "--ranks", str(ranks)]
     if graph:

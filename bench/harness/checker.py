@@ -17,7 +17,8 @@ def close(a, b):
 
 def positive(row, name):
     value = row[name]
-    if not isinstance(value, (int, float)) or isinstance(value, bool) or not value > 0:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or not math.isfinite(value) or not value > 0:
         return [f"{name} is {value!r}: a positive number is needed"]
     return []
 
@@ -98,6 +99,17 @@ def order_log(row):
     return found
 
 
+def of_form(rules):
+    """Fields that another program wrote may be of any type: that is a broken rule too."""
+    def guarded(*arguments):
+        try:
+            return rules(*arguments)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            return [f"a field is not of its form: {error}"]
+    return guarded
+
+
+@of_form
 def rules_of(row):
     """All rules that a row breaks on its own."""
     missing = [f"no field {name}" for name in FIELDS if name not in row]
@@ -114,6 +126,7 @@ def rules_of(row):
     return found + figures(row) + correctness(row) + audited(row) + order_log(row)
 
 
+@of_form
 def pair_rules(row, group):
     """Ratios and wins against the rounds of the other arms of the same run, case, direction."""
     found = []

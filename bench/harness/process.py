@@ -18,8 +18,19 @@ class ArmFailed(RuntimeError):
     """What the arm said, or how it ended."""
 
 
+def parsed(line):
+    """The answer in a line, or None: libraries may print to standard output too."""
+    try:
+        answer = json.loads(line)
+    except ValueError:
+        return None
+    return answer if isinstance(answer, dict) and "event" in answer else None
+
+
 class ArmProcess:
     """Started at once; `ready()` waits for its first answer. One user at a time."""
+
+    patience = 10  # seconds that a process has to end in
 
     def __init__(self, command, environment=None):
         self.errors = tempfile.TemporaryFile(mode="w+", encoding="utf-8", errors="replace")
@@ -49,11 +60,11 @@ class ArmProcess:
                 line = self.lines.get(timeout=timeout)
                 if line is None:
                     raise ArmFailed(f"ended without an answer: {self._last_words()}")
-                if line.startswith("{"):  # libraries may print to standard output too
+                answer = parsed(line)
+                if answer is not None:
                     break
         except queue.Empty:
             raise ArmFailed(f"no answer to '{event}' within {timeout:.0f} s") from None
-        answer = json.loads(line)
         if answer["event"] == "error":
             raise ArmFailed(answer["message"])
         if answer["event"] != event:
@@ -74,7 +85,10 @@ class ArmProcess:
         return [line for line in self.errors.read().splitlines() if line.strip()]
 
     def _last_words(self):
-        code = self.process.wait(timeout=10)
+        try:
+            code = self.process.wait(timeout=self.patience)
+        except subprocess.TimeoutExpired:
+            return f"it answers no more, but has not ended after {self.patience} s"
         lines = self._error_lines()
         return f"exit code {code}; {' | '.join(lines[-3:]) or 'nothing on standard error'}"
 
@@ -97,8 +111,8 @@ class ArmProcess:
         return self._answer(line.split()[0], timeout)
 
     def end(self):
-        """Asks it to leave, and makes it after ten seconds. Returns what it complained of on
-        standard error, its shutdown included, and nothing when it is called again."""
+        """Asks it to leave, and makes it when `patience` has run out. Returns what it complained of
+        on standard error, its shutdown included, and nothing when it is called again."""
         if self.errors.closed:
             return []
         try:
@@ -107,7 +121,7 @@ class ArmProcess:
         except OSError:
             pass  # it has left
         try:
-            self.process.wait(timeout=10)
+            self.process.wait(timeout=self.patience)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

@@ -33,7 +33,7 @@ Device cpu_device(int threads = 0);
 Result<int> cuda_device_count();
 
 /// A CUDA device. invalid_argument when there is none of this number, driver errors as they are,
-/// unsupported when built without CUDA.
+/// unsupported when there is no GPU or none that the driver can use, or built without CUDA.
 Result<Device> cuda_device(int ordinal = 0);
 
 /// Memory of a device for callers without an allocator of their own; null for 0 bytes. Host memory

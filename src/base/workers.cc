@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/threads.h"
+
 namespace longspan {
 
 struct Workers::Loop {
@@ -16,7 +18,8 @@ struct Workers::Loop {
 };
 
 Workers::Workers(int threads) {
-  for (int i = 1; i < threads; ++i) pool_.emplace_back([this] { work(); });
+  const auto others = static_cast<size_t>(std::max(threads, 1) - 1);
+  pool_ = start_threads(others, [this] { work(); });
 }
 
 Workers::~Workers() {

@@ -13,7 +13,7 @@ namespace longspan {
 /// A pool that runs index loops. Thread-safe: loops of several callers share the threads.
 class Workers {
  public:
-  /// `threads` counts the caller: threads - 1 are started.
+  /// `threads` counts the caller: threads - 1 are started, or as many as the system gives.
   explicit Workers(int threads);
   ~Workers();
   Workers(const Workers&) = delete;

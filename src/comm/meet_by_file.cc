@@ -74,7 +74,7 @@ Status check_age(const FileMeeting& meeting, int rank) {
   const auto written = std::filesystem::last_write_time(file_of(meeting, rank), failed);
   if (failed) return {};
   const auto age = std::filesystem::file_time_type::clock::now() - written;
-  if (age <= meeting.deadline) return {};
+  if (age <= capped(meeting.deadline)) return {};
   return stale(file_of(meeting, rank), "was written longer ago than ranks wait for each other");
 }
 

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "comm/deadline.h"
+
 namespace longspan::comm {
 
 Watch::Watch(Hooks hooks, std::chrono::milliseconds period)
@@ -18,7 +20,8 @@ Watch::~Watch() {
 
 void Watch::add(const Watched& transfers, std::chrono::milliseconds deadline) {
   const std::lock_guard lock(looking_);
-  entries_.push_back({.transfers = &transfers, .deadline = deadline, .begun = std::nullopt});
+  entries_.push_back(
+      {.transfers = &transfers, .deadline = capped(deadline), .begun = std::nullopt});
 }
 
 void Watch::remove(const Watched& transfers) {

@@ -10,7 +10,17 @@ namespace longspan {
 
 Result<int> cuda_device_count() {
   int count = 0;
-  LONGSPAN_CHECK_OK(cuda::status(cudaGetDeviceCount(&count), "looking for CUDA devices"));
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  const Status found = cuda::status(error, "looking for CUDA devices");
+  if (error == cudaErrorNoDevice || error == cudaErrorInsufficientDriver) {
+    return Error{
+        ErrorCode::kUnsupported,
+        fmt::format("{}; a GPU and a driver for CUDA {}.{} or newer are needed, or the "
+                    "device cpu",
+                    found.error().message, CUDART_VERSION / 1000, CUDART_VERSION / 10 % 100),
+        "cuda"};
+  }
+  LONGSPAN_CHECK_OK(found);
   return count;
 }
 

@@ -15,6 +15,7 @@ cudaStream_t native(Stream stream) { return static_cast<cudaStream_t>(stream.han
 Status status(int code, std::string_view what) {
   const auto error = static_cast<cudaError_t>(code);
   if (error == cudaSuccess) return {};
+  cudaGetLastError();  // told here once, not by the launch that comes next
   const bool memory = error == cudaErrorMemoryAllocation;
   return Error{memory ? ErrorCode::kOutOfMemory : ErrorCode::kDriver,
                fmt::format("{}: {} ({})", what, cudaGetErrorString(error), cudaGetErrorName(error)),
@@ -95,9 +96,9 @@ Status Event::hold(Stream stream) const {
 
 bool Event::reached() const {
   const CaptureIsNoHindrance relaxed;
-  if (cudaEventQuery(static_cast<cudaEvent_t>(handle_)) != cudaErrorNotReady) return true;
-  cudaGetLastError();  // no error is left behind
-  return false;
+  const cudaError_t state = cudaEventQuery(static_cast<cudaEvent_t>(handle_));
+  if (state != cudaSuccess) cudaGetLastError();  // no error is left behind
+  return state != cudaErrorNotReady;
 }
 
 std::shared_ptr<void> filled_host_memory(int value, size_t bytes) {

@@ -12,7 +12,7 @@
 
 namespace longspan::cuda {
 
-/// driver error naming `what` and CUDA's text, or OK for 0. `code` is a cudaError_t.
+/// OK for 0, else a driver error with `what`; cudaGetLastError() has none any more.
 Status status(int code, std::string_view what);
 
 /// Makes `ordinal` the calling thread's device until it is destroyed.

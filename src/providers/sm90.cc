@@ -8,7 +8,8 @@ namespace longspan::sm90 {
 
 std::optional<Decline> refused_device(const Device& device) {
   if (!device.is_cuda()) {
-    return Decline{DeclineCode::kDevice, fmt::format("device {} is not cuda", device.name)};
+    return Decline{DeclineCode::kDevice,
+                   fmt::format("device {} is not cuda: name a GPU, or {}", device.name, kOthers)};
   }
   if (device.capability == 90) return std::nullopt;
   return Decline{DeclineCode::kDevice,

@@ -2,6 +2,7 @@
 #include "base/workers.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <atomic>
@@ -176,6 +177,35 @@ TEST(Workers, AllocateNothing) {
   loops();
   EXPECT_EQ(allocations.load(), before);
   EXPECT_EQ(sum.load(), 2 * 100 * (64 * 63 / 2 + 64));
+}
+
+/// The system gives no stacks of this size.
+class NoMoreThreads {
+ public:
+  NoMoreThreads() {
+    pthread_getattr_default_np(&before_);
+    pthread_attr_t huge;
+    pthread_attr_init(&huge);
+    EXPECT_EQ(pthread_attr_setstacksize(&huge, size_t{1} << 47), 0);
+    EXPECT_EQ(pthread_setattr_default_np(&huge), 0);
+    pthread_attr_destroy(&huge);
+  }
+  ~NoMoreThreads() {
+    EXPECT_EQ(pthread_setattr_default_np(&before_), 0);
+    pthread_attr_destroy(&before_);
+  }
+
+ private:
+  pthread_attr_t before_;
+};
+
+TEST(Workers, WithoutThreadsTheCallerDoesItAll) {
+  const NoMoreThreads scarce;
+  Workers workers(8);
+  EXPECT_EQ(workers.threads(), 1);
+  int64_t sum = 0;
+  workers.for_each(100, [&](int64_t index, int slot) { sum += index + slot; });
+  EXPECT_EQ(sum, 99 * 100 / 2);
 }
 
 TEST(Workers, ComeAndGoWithoutWork) {

@@ -139,7 +139,8 @@ class Arms(unittest.TestCase):
         self.assertIn("--provider require:prepared ", self.command("prepared:fa4")[0] + " ")
 
     def test_unknown_names_are_refused(self):
-        for name in ("longspan:star", "longspan:ring:peer:2:x", "longspan:ring:peer:hopper:2",
+        for name in ("cudnn@", "cudnn@0", "cudnn@two", "longspan:star",
+                     "longspan:ring:peer:2:x", "longspan:ring:peer:hopper:2",
                      "longspan:ring:peer:2:hopper:x", "tensorflow"):
             with self.assertRaises(arms.UnknownArm):
                 self.command(name)
@@ -235,6 +236,10 @@ class Checker(unittest.TestCase):
         bad = {
             "median": {"median_us": 1.0},
             "NaN": {"median_us": float("nan")},
+            "infinite": {"host_us": float("inf")},
+            "rounds of another type": {"round_us": "fast"},
+            "ratios of another type": {"ratio_to": 5},
+            "audit of another type": {"audit": 5},
             "negative": {"host_us": -1},
             "no rounds": {"round_us": []},
             "rate": {"tflops": 1e9},

@@ -72,11 +72,13 @@ class Program(unittest.TestCase):
     def test_at_once(self):
         run = subprocess.run(
             [LONGSPAN, "bench", "--problem", TEXT, "--warm", "0", "--warmup", "0",
-             "--iterations", "2", "--json", "-"], capture_output=True, text=True, check=True)
+             "--iterations", "2", "--graph", "--json", "-"],
+            capture_output=True, text=True, check=True)
         report = json.loads(run.stdout)
         self.assertEqual(report["status"], "pass")
         self.assertEqual(len(report["round"]["backward_us"]), 2)
         self.assertIn("float64 check", run.stderr)
+        self.assertIn("no graph: ", run.stderr)
 
     def test_two_arms_take_turns(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -79,6 +79,17 @@ TEST_F(MeetByFile, MissingRanksAreNamed) {
   EXPECT_FALSE(std::filesystem::exists(file(0)));
 }
 
+TEST_F(MeetByFile, RanksMayWaitForEver) {
+  const std::array<uint64_t, 1> mine = {1};
+  std::thread first([&] { EXPECT_TRUE(meet_by_file(meeting(0, 2), mine).ok()); });
+  while (!std::filesystem::exists(file(0))) std::this_thread::yield();
+  FileMeeting patient = meeting(1, 2);
+  patient.deadline = std::chrono::milliseconds::max();
+  const auto all = meet_by_file(patient, mine);
+  EXPECT_TRUE(all.ok()) << all.error().text();
+  first.join();
+}
+
 TEST_F(MeetByFile, BadArgumentsAreNamed) {
   expect_bad(meeting(2, 2), ErrorCode::kInvalidArgument, "rank 2 of 2");
   FileMeeting nowhere = meeting(0, 1);

@@ -70,6 +70,13 @@ TEST(Nccl, ARankThatCannotGoOnTellsTheOthers) {
   EXPECT_THAT(made.error().message, HasSubstr("device cpu is no CUDA device"));
 }
 
+TEST(Nccl, WithoutAHostThereIsNoGroup) {
+  const auto made = make_nccl_communicator(std::shared_ptr<Communicator>(), cpu_device(1));
+  ASSERT_FALSE(made.ok());
+  EXPECT_EQ(made.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(made.error().message, HasSubstr("host is no communicator of host memory"));
+}
+
 TEST(Nccl, RanksOutsideTheTopologyAreRefused) {
   const NcclMember member{.rank = 2, .topology = Topology::blocks(2, 1)};
   for (const auto& made : {make_nccl_communicator(NcclId{}, member, cpu_device(1)),

@@ -1,9 +1,11 @@
 // The shared memory of the ranks of a host, without a device.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <string>
 #include <thread>
@@ -171,6 +173,50 @@ TEST_F(Mailboxes, ANameIsMadeOnceAndRemovedNamesAreNotFound) {
   const auto gone = Region::open(name_, 2);
   ASSERT_FALSE(gone.ok());
   EXPECT_THAT(gone.error().message, HasSubstr(name_));
+}
+
+TEST(Regions, ThatCannotBeMadeLeaveNothingBehind) {
+  const std::string name = "/longspan-test-large-" + std::to_string(getpid());
+  const auto large = Region::create(name, 50'000);  // more than can be addressed
+  ASSERT_FALSE(large.ok());
+  const auto opened = Region::open(name, 1);
+  ASSERT_FALSE(opened.ok());
+  EXPECT_THAT(opened.error().message, HasSubstr("opening"));
+}
+
+/// The number and the id of a child, which is the first process of a container where `contained`.
+std::array<uint64_t, 2> numbers_of_child(bool contained) {
+  std::array<int, 2> ends = {};
+  EXPECT_EQ(pipe(ends.data()), 0);
+  const pid_t outside = fork();
+  if (outside == 0) {
+    // Who is no root may do so in a space of users of its own.
+    if (contained && unshare(CLONE_NEWPID) != 0) (void)unshare(CLONE_NEWUSER | CLONE_NEWPID);
+    const pid_t inside = fork();
+    if (inside == 0) {
+      const std::array<uint64_t, 2> numbers = {process_number(), static_cast<uint64_t>(getpid())};
+      _exit(write(ends[1], numbers.data(), sizeof numbers) == sizeof numbers ? 0 : 1);
+    }
+    waitpid(inside, nullptr, 0);
+    _exit(0);
+  }
+  std::array<uint64_t, 2> numbers = {};
+  EXPECT_EQ(read(ends[0], numbers.data(), sizeof numbers), ssize_t{sizeof numbers});
+  waitpid(outside, nullptr, 0);
+  close(ends[0]);
+  close(ends[1]);
+  return numbers;
+}
+
+TEST(ProcessNumber, OfTwoProcessesDiffersWhateverTheirIds) {
+  const auto first = numbers_of_child(false);
+  const auto second = numbers_of_child(false);
+  EXPECT_NE(first[0], second[0]);
+  EXPECT_NE(first[0], process_number());
+  // Where containers may not be made, these are two more processes.
+  const auto one = numbers_of_child(true);
+  const auto other = numbers_of_child(true);
+  EXPECT_NE(one[0], other[0]) << "ids " << one[1] << " and " << other[1];
 }
 
 }  // namespace

@@ -80,6 +80,16 @@ TEST(Watch, WhatEndedOrWasRemovedIsNeverLate) {
   EXPECT_TRUE(scene.watch.health().ok());
 }
 
+TEST(Watch, WhoWaitsForEverIsNotLateAtOnce) {
+  Scene scene;
+  Fake transfers(1);
+  transfers.has_begun = true;
+  scene.watch.add(transfers, milliseconds::max());
+  scene.look_after(milliseconds(0));
+  scene.look_after(std::chrono::hours(24));
+  EXPECT_TRUE(scene.watch.health().ok());
+}
+
 TEST(Watch, ALostPeerFailsWithoutTransfers) {
   Scene scene;
   scene.lost = left_peer(1, "it died", "fake");

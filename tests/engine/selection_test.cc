@@ -83,7 +83,7 @@ TEST(HeadSlices, AreChosenOnGpusWhereHeadsAreExchanged) {
   EXPECT_EQ(slices("131072", kGpu), 2);  // under a hundredth, but over a millisecond
   EXPECT_EQ(slices("16384", kGpu, 1), 1);
   EXPECT_EQ(slices("16384", kGpu, 4), 4);
-  EXPECT_EQ(slices("16384 sink=learnable", kGpu), 1);  // whose gradients are added up over all heads
+  EXPECT_EQ(slices("16384 sink=learnable", kGpu), 1);  // its gradients are sums over all heads
   EXPECT_EQ(slices("16384", shared_device()), 1);
   Options rings;
   rings.forward.strategy = rings.backward.strategy = "ring";

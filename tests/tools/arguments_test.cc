@@ -106,6 +106,8 @@ const BadLine kBadLines[] = {
     {{"run", "--prepared", ""}, "--prepared is empty"},
     {{"bench", "--cudnn", ""}, "--cudnn is empty"},
     {{"run", "--speed", "9"}, "--speed"},
+    {{"run", "--json", "x", "--output", "./x"}, "--output ./x: --json names the same file"},
+    {{"run", "--save-plan", "x", "--output", "x"}, "--save-plan x: --output names the same file"},
     {{"run", "--ranks", "0"}, "--ranks 0: a whole number from 1 to"},
     {{"run", "--ranks", "-3"}, "--ranks -3"},
     {{"run", "--ranks", "two"}, "--ranks"},

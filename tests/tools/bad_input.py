@@ -65,6 +65,7 @@ FLAGS = [
     (["run", "--check", "twice", "--problem", PROBLEM], "twice", "fp64"),
     (["run", "--rates", "missing.json", "--problem", PROBLEM], "missing.json", "cannot be read"),
     (["run", "--rates", "/", "--problem", PROBLEM], "--rates '/'", "Is a directory"),
+    (["run", "--cudnn", "nowhere", "--problem", PROBLEM], "--cudnn 'nowhere'", "libcudnn.so.9"),
     (["run", "--prepared", "nowhere", "--problem", PROBLEM], "prepared", ""),
     (
         ["run", "--output", "no/such/folder/x", "--problem", PROBLEM],
@@ -137,11 +138,12 @@ def usage_error_in_a_file(tool):
 def full_standard_output(tool):
     if not os.path.exists("/dev/full"):
         return
-    command = [tool.program, "list", "--json", "-"]
-    with open("/dev/full", "w") as full:
-        process = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
-    tool.expect(process.returncode == 2, f"exit code {process.returncode}")
-    tool.expect("cannot write the report" in process.stderr, process.stderr)
+    for words in (["--json", "-"], []):
+        command = [tool.program, "list", *words]
+        with open("/dev/full", "w") as full:
+            process = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+        tool.expect(process.returncode == 2, f"{words}: exit code {process.returncode}")
+        tool.expect("cannot write the report" in process.stderr, process.stderr)
 
 
 def rates_files(tool):

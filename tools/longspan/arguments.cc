@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -109,9 +111,28 @@ Status check_numbers(const Raw& raw) {
   return check_seconds("--deadline", raw.arguments.deadline, 0.001);
 }
 
+/// Of two outputs in one file the later would replace the earlier without a word.
+Status check_outputs(const Arguments& arguments) {
+  const std::pair<const char*, const std::string&> outputs[] = {
+      {"--json", arguments.json},
+      {"--output", arguments.output},
+      {"--save-plan", arguments.save_plan},
+      {"--plot", arguments.plot},
+      {"--calibrate", arguments.calibrate}};
+  std::map<std::filesystem::path, const char*> flags;
+  for (const auto& [flag, path] : outputs) {
+    if (path.empty() || path == "-") continue;
+    const auto [found, fresh] = flags.emplace(std::filesystem::path(path).lexically_normal(), flag);
+    if (fresh) continue;
+    return usage(fmt::format("{} {}: {} names the same file; name two", flag, path, found->second));
+  }
+  return {};
+}
+
 Result<Arguments> checked(Raw raw) {
   LONGSPAN_CHECK_OK(check_numbers(raw));
   Arguments& arguments = raw.arguments;
+  LONGSPAN_CHECK_OK(check_outputs(arguments));
   LONGSPAN_TRY(arguments.seed, parse_seed(raw.seed));
   LONGSPAN_CHECK_OK(check_word("--communicator", arguments.communicator,
                                {"threads", "mpi", "peer", "nccl", "composite"}));

@@ -172,6 +172,15 @@ std::string figures(const char* what, const std::vector<double>& device,
                      median(host));
 }
 
+/// Of replays, or why there are none.
+std::string graph_text(const Json& graph) {
+  if (graph.contains("reason")) {
+    return fmt::format("  no graph: {}\n", graph["reason"].get<std::string>());
+  }
+  return fmt::format("  {:<9} {:>12.1f} us an iteration\n", "graph",
+                     graph["wall_us"].get<double>());
+}
+
 Result<Outcome> run_at_once(const Arguments& arguments, const Arm& arm) {
   LONGSPAN_TRY(Json warmed, warm(*arm.group, arguments.warm_seconds));
   const SliceTask task{.warmup = arguments.warmup, .iterations = arguments.iterations};
@@ -188,6 +197,7 @@ Result<Outcome> run_at_once(const Arguments& arguments, const Arm& arm) {
                              figures("forward", slice.forward, slice.host_forward),
                              figures("backward", slice.backward, slice.host_backward));
   outcome.text += fmt::format("  {:<9} {:>12.1f} us an iteration\n", "wall", slice.wall);
+  if (arguments.graph) outcome.text += graph_text(outcome.json["graph"]);
   if (arguments.check == "none") return outcome;
   LONGSPAN_TRY(outcome.json["check"], checked(arm));
   outcome.text += fmt::format("float64 check: {}\n", outcome.json["check"].dump());

@@ -64,9 +64,9 @@ int deliver(Outcome outcome, const std::string& json_path, std::optional<OutputF
     }
   }
   const bool json_alone = json_path == "-";
-  print(json_alone ? stderr : stdout, outcome.text);
+  const bool told = print(json_alone ? stderr : stdout, outcome.text);
   print(stderr, outcome.error);
-  if (!json_alone || print(stdout, dump(outcome.json))) return outcome.exit_code;
+  if (json_alone ? print(stdout, dump(outcome.json)) : told) return outcome.exit_code;
   print(stderr, "longspan: cannot write the report to standard output; is its device full?\n");
   return kBadInput;
 }

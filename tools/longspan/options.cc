@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "longspan/libraries.h"
@@ -15,6 +17,18 @@ namespace {
 
 void to_standard_error(LogLevel level, std::string_view message) {
   fmt::print(stderr, "longspan: {}: {}\n", name(level), message);
+}
+
+/// Where nothing is, the automatic choice would go on without cuDNN.
+Status use_cudnn_at(const std::string& path) {
+  if (path.empty()) return {};
+  std::error_code failed;
+  if (std::filesystem::exists(path, failed)) return set_cudnn_path(path);
+  return Error{ErrorCode::kInvalidArgument,
+               fmt::format("--cudnn '{}': there is no such file or directory; name that of "
+                           "libcudnn.so.9",
+                           path),
+               "usage"};
 }
 
 }  // namespace
@@ -55,7 +69,7 @@ Result<Options> make_options(const Arguments& arguments) {
 Result<std::vector<Device>> make_devices(const Arguments& arguments, int ranks, int threads) {
   const std::string& text = arguments.device;
   const auto count = static_cast<size_t>(ranks);
-  if (!arguments.cudnn.empty()) LONGSPAN_CHECK_OK(set_cudnn_path(arguments.cudnn));
+  LONGSPAN_CHECK_OK(use_cudnn_at(arguments.cudnn));
   if (!arguments.prepared.empty()) LONGSPAN_CHECK_OK(set_prepared_store(arguments.prepared));
   if (text == "cpu") return std::vector<Device>(count, cpu_device(threads));
   const Error usage{ErrorCode::kInvalidArgument,

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/deadline.h"
 #include "cuda/runtime.h"
 
 namespace longspan::comm {
@@ -79,7 +80,7 @@ Result<std::unique_ptr<NcclHandle>> NcclHandle::join(std::shared_ptr<const NcclA
       [api, place] { return join_and_connect(*api, place); });
   std::future<Result<ncclComm_t>> joined = task.get_future();
   std::thread thread(std::move(task));
-  if (joined.wait_for(deadline) != std::future_status::ready) {
+  if (joined.wait_until(deadline_after(deadline)) != std::future_status::ready) {
     thread.detach();
     return Error{
         ErrorCode::kPeerLost,

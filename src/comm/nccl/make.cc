@@ -47,6 +47,12 @@ Local prepared(const Device& device, const NcclSettings& settings, bool makes_id
   return local;
 }
 
+Status check_host(const Communicator* host) {
+  if (host != nullptr && !host->on_device()) return {};
+  return Error{ErrorCode::kInvalidArgument,
+               "host is no communicator of host memory; use mpi, threads or callback", "nccl"};
+}
+
 Status check_member(const NcclMember& member) {
   if (member.rank >= 0 && member.rank < member.topology.ranks()) return {};
   return Error{ErrorCode::kInvalidArgument,
@@ -108,6 +114,7 @@ Result<NcclId> make_nccl_id(const NcclSettings& settings) {
 Result<std::shared_ptr<Communicator>> make_nccl_communicator(std::shared_ptr<Communicator> host,
                                                              const Device& device,
                                                              const NcclSettings& settings) {
+  LONGSPAN_CHECK_OK(comm::check_host(host.get()));
   const comm::Local local = comm::prepared(device, settings, host->rank() == 0);
   LONGSPAN_TRY(const std::vector<uint64_t> words,
                exchange_words(*host, comm::words_of(local.card), settings.deadline));

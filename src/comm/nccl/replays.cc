@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "comm/deadline.h"
+
 namespace longspan::comm {
 
 Result<std::unique_ptr<NcclReplays>> NcclReplays::make() {
@@ -13,7 +15,7 @@ Result<std::unique_ptr<NcclReplays>> NcclReplays::make() {
 }
 
 void NcclReplays::set_deadline(std::chrono::milliseconds deadline) {
-  deadline_ms_ = std::max<int64_t>(deadline_ms_, deadline.count());
+  deadline_ms_ = std::max<int64_t>(deadline_ms_, capped(deadline).count());
 }
 
 std::optional<Error> NcclReplays::late(Clock::time_point now) {

@@ -90,6 +90,15 @@ Result<size_t> PeerCommunicator::take_flight() {
       return flights_.size() - 1;
     }
     LONGSPAN_CHECK_OK(health());
+    const bool all_open = std::all_of(flights_.begin(), flights_.end(),
+                                      [](const auto& flight) { return flight->open; });
+    if (all_open) {  // no device ends what the caller has not waited for
+      return Error{
+          ErrorCode::kInvalidArgument,
+          fmt::format("{} requests are open, and more there cannot be: wait for some first",
+                      flights_.size()),
+          kWhere};
+    }
     backoff.pause();
   }
 }

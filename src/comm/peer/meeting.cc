@@ -81,9 +81,9 @@ Status enter_region(Meeting& meeting, Communicator& host, int ordinal) {
       made = region.error();
     }
   }
-  LONGSPAN_CHECK_OK(agree(host, made));
-  const Status entered = agree(host, enter(meeting, name, host, ordinal));
-  if (host.rank() == 0) Region::remove(name);
+  Status entered = agree(host, made);
+  if (entered.ok()) entered = agree(host, enter(meeting, name, host, ordinal));
+  if (host.rank() == 0 && made.ok()) Region::remove(name);  // also where the others do not come
   return entered;
 }
 

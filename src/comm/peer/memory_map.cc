@@ -1,7 +1,6 @@
 #include "comm/peer/memory_map.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 
@@ -16,8 +15,6 @@ constexpr size_t kMostRemembered = 64;
 
 }  // namespace
 
-uint64_t process_number() { return static_cast<uint64_t>(getpid()); }
-
 MemoryMap::~MemoryMap() {
   for (const std::vector<Mapping>& mappings : peers_) {
     for (const Mapping& mapping : mappings) cuda::unmap_memory(mapping.base);
@@ -25,7 +22,7 @@ MemoryMap::~MemoryMap() {
 }
 
 Result<MemoryName> MemoryMap::name_of(const void* address) {
-  MemoryName name{.process = process_number(), .address = reinterpret_cast<uint64_t>(address)};
+  MemoryName name{.process = process_, .address = reinterpret_cast<uint64_t>(address)};
   if (!exports_ || address == nullptr) return name;
   LONGSPAN_TRY(const cuda::Allocation allocation, cuda::allocation_of(address));
   name.base = allocation.base;
@@ -66,7 +63,7 @@ Status MemoryMap::make_room(std::vector<Mapping>& mappings) {
 }
 
 Result<void*> MemoryMap::reach(int peer, const MemoryName& name, bool keep) {
-  if (name.process == process_number()) return reinterpret_cast<void*>(name.address);
+  if (name.process == process_) return reinterpret_cast<void*>(name.address);
   if (name.address == 0) return nullptr;
   std::vector<Mapping>& mappings = peers_[static_cast<size_t>(peer)];
   const uint64_t offset = name.address - name.base;

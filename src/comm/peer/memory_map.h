@@ -15,7 +15,10 @@ class MemoryMap {
  public:
   /// `lane`: the stream of all accesses to mapped memory. `exports`: some peer is another process.
   MemoryMap(int ranks, Stream lane, bool exports)
-      : peers_(static_cast<size_t>(ranks)), lane_(lane), exports_(exports) {}
+      : peers_(static_cast<size_t>(ranks)),
+        process_(process_number()),
+        lane_(lane),
+        exports_(exports) {}
   ~MemoryMap();
   MemoryMap(const MemoryMap&) = delete;
   MemoryMap& operator=(const MemoryMap&) = delete;
@@ -42,12 +45,10 @@ class MemoryMap {
 
   std::vector<std::vector<Mapping>> peers_;
   std::vector<Export> exported_;
+  uint64_t process_;
   Stream lane_;
   bool exports_;
   uint64_t uses_ = 0;
 };
-
-/// Of this process.
-uint64_t process_number();
 
 }  // namespace longspan::comm

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -43,18 +44,30 @@ struct flock seat_of(int rank) {
   return lock;
 }
 
+/// In which process ids are counted. 0 where the system does not say.
+uint64_t space_of_processes() {
+  struct stat space = {};
+  return stat("/proc/self/ns/pid", &space) == 0 ? static_cast<uint64_t>(space.st_ino) : 0;
+}
+
 }  // namespace
+
+uint64_t process_number() { return space_of_processes() << 32 | static_cast<uint32_t>(getpid()); }
 
 Result<std::unique_ptr<Region>> Region::map(const std::string& name, int flags, int ranks) {
   const int file = shm_open(name.c_str(), flags, S_IRUSR | S_IWUSR);
   if (file < 0) return failed("opening", name);
   std::unique_ptr<Region> region(new Region(file, ranks));
   const size_t bytes = bytes_of(ranks);
-  if ((flags & O_CREAT) != 0 && ftruncate(file, static_cast<off_t>(bytes)) != 0) {
-    return failed("sizing", name);
-  }
+  const bool creates = (flags & O_CREAT) != 0;
+  const auto given_up = [&](const char* what) {
+    Error error = failed(what, name);
+    if (creates) remove(name);
+    return error;
+  };
+  if (creates && ftruncate(file, static_cast<off_t>(bytes)) != 0) return given_up("sizing");
   void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  if (memory == MAP_FAILED) return failed("mapping", name);
+  if (memory == MAP_FAILED) return given_up("mapping");
   region->memory_ = memory;
   region->cards_ = static_cast<Card*>(memory);
   region->routes_ = reinterpret_cast<Route*>(static_cast<std::byte*>(memory) + cards_bytes(ranks));

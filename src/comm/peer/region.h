@@ -17,6 +17,10 @@ namespace longspan::comm {
 /// Messages in flight between two ranks at a time, those of captured graphs included.
 inline constexpr int kSlots = 4096;
 
+/// No other process of the host has the same, in whichever container it is: there every one may
+/// have a process 1.
+uint64_t process_number();
+
 /// Where memory of a rank is, for its peers.
 struct MemoryName {
   uint64_t process = 0;  // whose address space

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/threads.h"
 #include "cuda/runtime.h"
 #include "providers/cudnn/warm_up.h"
 
@@ -70,8 +71,8 @@ void build_all(std::vector<Wanted>& missing) {
   const auto work = [&] {
     for (size_t i = next++; i < missing.size(); i = next++) build(missing[i]);
   };
-  std::vector<std::thread> others;
-  for (size_t i = 1; i < std::min(missing.size(), kMostBuilders); ++i) others.emplace_back(work);
+  const size_t builders = std::clamp<size_t>(missing.size(), 1, kMostBuilders);
+  std::vector<std::thread> others = start_threads(builders - 1, work);
   work();
   for (std::thread& other : others) other.join();
 }

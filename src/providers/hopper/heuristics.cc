@@ -65,6 +65,27 @@ Shape pulling_shape(const TileProblem& p) {
   return shape == Shape::kD64Keys96 ? Shape::kD64Keys160 : shape;
 }
 
+bool may_share(Shape shape) {
+  return shape == Shape::kD64Keys96 || shape == Shape::kD192 || shape == Shape::kD256;
+}
+
+int block_heads(const TileProblem& p, std::span<const PlacedTile> tiles, Shape shape) {
+  constexpr int kMostHeads = 4;  // a warp's rows are those of one head
+  // Where sharing saves nothing it costs 2 % at 128 columns.
+  constexpr double kLeastSaved = 0.01;
+  if (!may_share(shape) || !p.features.whole || has_terms(p.features)) return 1;
+  int heads = 1;
+  while (heads < kMostHeads && (p.heads_q | p.group | p.group_offset) % (2 * heads) == 0) {
+    heads *= 2;
+  }
+  if (heads == 1) return 1;
+  const auto steps = [&](int64_t rows) {
+    return static_cast<double>(key_steps(tiles, rows, extents(shape).keys));
+  };
+  const int64_t rows = extents(shape).rows;
+  return steps(rows / heads) / heads < (1 - kLeastSaved) * steps(rows) ? heads : 1;
+}
+
 int64_t section_heads(const TileProblem& p, const Wave& wave) {
   constexpr int64_t kSectionBytes = int64_t{32} << 20;
   if (wave.even) return std::min(p.group, p.heads_q);

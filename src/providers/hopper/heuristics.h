@@ -54,6 +54,14 @@ Shape choose_shape(const TileProblem& problem, std::span<const PlacedTile> tiles
 /// The kernel that pulls keys and values, of up to kMostPullingColumns.
 Shape pulling_shape(const TileProblem& problem);
 
+/// Whether query heads may share a block in kernels of this shape, which then exist for whole
+/// results without score terms. Where blocks end where steps do, they would save nothing.
+bool may_share(Shape shape);
+
+/// Query heads of one key head whose queries share a block's rows, a power of two: the fewer
+/// queries of each, the fewer keys at the edges of masks. One where that saves too little.
+int block_heads(const TileProblem& problem, std::span<const PlacedTile> tiles, Shape shape);
+
 /// Query heads whose blocks are computed together: those of one key head where blocks cost about
 /// the same, else of as many as keep their keys and values in the L2 cache.
 int64_t section_heads(const TileProblem& problem, const Wave& wave);

@@ -46,7 +46,8 @@ Result<Mapped> map_rows(const TensorView& view, const Box& box) {
                                 stride_bytes(v.heads, v.stride_head),
                                 stride_bytes(v.batch, v.stride_batch)};
   const cuuint32_t sides[] = {64, static_cast<cuuint32_t>(box.rows),
-                              static_cast<cuuint32_t>(whole_blocks ? box.blocks : 1), 1, 1};
+                              static_cast<cuuint32_t>(whole_blocks ? box.blocks : 1),
+                              static_cast<cuuint32_t>(box.heads), 1};
   const cuuint32_t steps[] = {1, 1, 1, 1, 1};
   Mapped result{.rows = static_cast<int32_t>(v.seq),
                 .box_blocks = whole_blocks ? box.blocks : 1,

@@ -31,6 +31,7 @@ Scratch scratch_of(const TileProblem& problem);
 struct StagedWork : public Staged {
   std::vector<PlacedTile> tiles;
   const Kernel* kernel = nullptr;
+  int block_heads = 1;
   std::vector<Wave> waves;
   cuda::Memory blocks;  // Block
   cuda::Memory tokens;  // Tokens, where a kernel with terms reads them

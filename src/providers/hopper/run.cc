@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <numbers>
 
@@ -14,6 +15,13 @@
 
 namespace longspan::hopper {
 namespace {
+
+/// Of Q, and of O where it is stored like it.
+Box query_box(const StagedWork& staged) {
+  const Box& box = staged.kernel->q;
+  if (staged.block_heads == 1) return box;
+  return {.rows = box.rows / staged.block_heads, .blocks = 1, .heads = staged.block_heads};
+}
 
 /// Hidden scores are -inf before they are scaled, so the factor must be above 0.
 float scale_log2_of(double scale) {
@@ -28,7 +36,7 @@ Status HopperPlan::map_inputs(const StagedWork& staged, const ForwardTiles& t, s
   const Kernel& kernel = *staged.kernel;
   LONGSPAN_TRY(const TensorView q, readable(t.q, problem_.capacity_q, t.tiles, false, t.scale < 0,
                                             workspace + scratch_.q, t.stream));
-  LONGSPAN_TRY(p.q, map_rows(q, kernel.q));
+  LONGSPAN_TRY(p.q, map_rows(q, query_box(staged)));
   const int64_t count = std::min(t.k.rows(), problem_.capacity_k);
   if (count == 0) {  // nothing is seen, but something must be mapped
     LONGSPAN_TRY(p.k, map_rows(q, kernel.k));
@@ -52,7 +60,7 @@ Status HopperPlan::map_results(const StagedWork& staged, const ForwardTiles& t,
   p.wide = aligned(t.o, 16);
   p.stores_by_tma = staged.kernel->stages_o && mappable(t.o);
   if (!p.stores_by_tma) return {};
-  LONGSPAN_TRY(p.o, map_rows(t.o, staged.kernel->q));
+  LONGSPAN_TRY(p.o, map_rows(t.o, query_box(staged)));
   return {};
 }
 
@@ -62,7 +70,8 @@ Result<Parameters> HopperPlan::parameters_of(const StagedWork& staged, const For
   LONGSPAN_CHECK_OK(map_inputs(staged, t, workspace, p));
   LONGSPAN_CHECK_OK(map_results(staged, t, p));
   p.counter = reinterpret_cast<uint32_t*>(workspace + scratch_.counter);
-  p.heads = static_cast<int32_t>(problem_.heads_q);
+  p.heads = static_cast<int32_t>(problem_.heads_q / staged.block_heads);
+  p.heads_log2 = std::countr_zero(static_cast<unsigned>(staged.block_heads));
   p.group = static_cast<int32_t>(problem_.group);
   p.group_offset = static_cast<int32_t>(problem_.group_offset);
   p.scale_log2 = scale_log2_of(t.scale);
@@ -82,7 +91,7 @@ Status HopperPlan::launch(const StagedWork& staged, Parameters& p, Stream stream
     p.blocks = static_cast<const Block*>(staged.blocks.data()) + wave.first;
     p.count = static_cast<int32_t>(wave.count);
     p.units = p.count * p.heads;
-    p.section_heads = static_cast<int32_t>(section_heads(problem_, wave));
+    p.section_heads = static_cast<int32_t>(section_heads(problem_, wave) / staged.block_heads);
     config.gridDim = dim3(static_cast<unsigned>(std::min(multiprocessors_, p.units)));
     void* arguments[] = {&p};
     LONGSPAN_CHECK_OK(cuda::status(cudaLaunchKernelExC(&config, staged.kernel->entry, arguments),

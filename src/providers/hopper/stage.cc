@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "providers/hopper/check_pulls.h"
 #include "providers/hopper/plan.h"
 #include "providers/hopper/rules.h"
 #include "providers/rows/places.h"
@@ -45,8 +46,11 @@ Result<std::shared_ptr<const Staged>> HopperPlan::stage(std::span<const PlacedTi
   LONGSPAN_CHECK_OK(sm90::inside(problem_, tiles, "hopper"));
   const Shape shape = choose_shape(problem_, tiles, multiprocessors_);
   auto staged = std::make_shared<StagedWork>();
-  LONGSPAN_TRY([[maybe_unused]] const Work work,
-               stage_blocks(tiles, kernel_of(shape, problem_.dtype, problem_.features), *staged));
+  staged->block_heads = block_heads(problem_, tiles, shape);
+  const Kernel& kernel = staged->block_heads > 1
+                             ? sharing_kernel_of(shape, problem_.dtype)
+                             : kernel_of(shape, problem_.dtype, problem_.features);
+  LONGSPAN_TRY([[maybe_unused]] const Work work, stage_blocks(tiles, kernel, *staged));
   return std::shared_ptr<const Staged>(std::move(staged));
 }
 
@@ -54,7 +58,8 @@ Result<Work> HopperPlan::stage_blocks(std::span<const PlacedTile> tiles, const K
                                       StagedWork& staged) const {
   staged.tiles.assign(tiles.begin(), tiles.end());
   staged.kernel = &kernel;
-  Work work = make_work(tiles, problem_.features.whole, kernel.rows, kernel.keys);
+  const int64_t queries = kernel.rows / staged.block_heads;
+  Work work = make_work(tiles, problem_.features.whole, queries, kernel.keys);
   staged.waves = work.waves;
   LONGSPAN_TRY(staged.blocks, table(work.blocks));
   if (has_terms(problem_.features)) {
@@ -69,6 +74,7 @@ Result<std::shared_ptr<const Staged>> HopperPlan::stage_pulled(std::span<const P
   const cuda::DeviceScope scope(ordinal_);
   LONGSPAN_CHECK_OK(sm90::inside(problem_, tiles, "hopper"));
   LONGSPAN_CHECK_OK(preparable(pull_refusal(problem_)));
+  LONGSPAN_CHECK_OK(check_pulls(tiles, pulls));
   auto staged = std::make_shared<StagedPulls>();
   const Kernel& kernel = pulling_kernel_of(pulling_shape(problem_), problem_.dtype);
   LONGSPAN_TRY(const Work blocks, stage_blocks(tiles, kernel, *staged));

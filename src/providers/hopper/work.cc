@@ -87,6 +87,17 @@ int64_t key_blocks(const Block& block, int64_t rows, int64_t keys) {
   return std::max<int64_t>(seen.last - seen.first, 1);
 }
 
+int64_t key_steps(std::span<const PlacedTile> tiles, int64_t rows, int64_t keys) {
+  int64_t steps = 0;
+  for (const PlacedTile& placed : tiles) {
+    const TableTile tile = cuda::table_tile(placed);
+    for (int64_t first = 0; first < tile.queries; first += rows) {
+      steps += key_blocks(block_of(tile, 0, first), rows, keys);
+    }
+  }
+  return steps;
+}
+
 Work make_work(std::span<const PlacedTile> tiles, bool whole, int64_t rows, int64_t keys) {
   const TileTable table =
       whole ? whole_table(tiles) : cuda::make_tile_table(tiles, cuda::Written::kQueryRows);

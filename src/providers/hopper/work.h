@@ -54,6 +54,9 @@ Range key_blocks_seen(const Block& block, int64_t rows, int64_t keys);
 /// How many it reads, one at least.
 int64_t key_blocks(const Block& block, int64_t rows, int64_t keys);
 
+/// Key blocks that blocks of `rows` queries of all tiles read.
+int64_t key_steps(std::span<const PlacedTile> tiles, int64_t rows, int64_t keys);
+
 /// Blocks of `rows` queries, to be computed against blocks of `keys` keys. Tiles that share query
 /// rows stay in their order, each in the first wave that this allows; blocks of an uneven wave are
 /// sorted, the longest first. Tiles without visible pairs are left out unless results are `whole`.

@@ -61,11 +61,30 @@ class Check {
       if (std::ranges::count(manifest_.buffers, b.name, &Buffer::name) > 1) {
         return refused(fmt::format("two buffers are called {}", name(b.name)));
       }
+      if (b.keys != of_keys(b.name) || b.turns != is_turns(b.name)) {
+        return refused(fmt::format("buffer {} is of {} per {}, it should be of {} per {}",
+                                   name(b.name), b.keys ? "k" : "q", b.turns ? "tile" : "row",
+                                   of_keys(b.name) ? "k" : "q", is_turns(b.name) ? "tile" : "row"));
+      }
+      if (!b.cleared && is_added_to(b.name)) {
+        return refused(
+            fmt::format("buffer {} is added to, but nobody clears it before", name(b.name)));
+      }
       const int64_t least = least_width(b.name);
       if (b.width < least) {
         return refused(fmt::format("buffer {} has width {}, at least {} is needed", name(b.name),
                                    b.width, least));
       }
+    }
+    return {};
+  }
+
+  /// What steps give is of their slots' kinds: engines take any whole number for a float.
+  Status kinds() const {
+    for (const BoundSlot& s : slots_) {
+      if (is_taken(s.slot.kind, s.given.what)) continue;
+      return refused(
+          fmt::format("slot {} is a {}, which is not what it is given", s.slot.name, s.slot.kind));
     }
     return {};
   }
@@ -94,12 +113,26 @@ class Check {
       return s.given.what == What::kOperand && s.given.name == n;
     });
   }
+  /// Of the kinds that a step may have to fill. The others' lists say themselves what they are
+  /// given.
+  static bool is_taken(std::string_view kind, What what) {
+    if (kind == "tensor") return what == What::kOperand;
+    if (kind != "float32") return true;
+    return what == What::kScale || what == What::kScaleLog2 || what == What::kInverseScale ||
+           what == What::kOne;
+  }
   static Status agree(std::string_view what, bool serves, std::string_view given, bool gives) {
     if (serves == gives) return {};
     return refused(serves
                        ? fmt::format("it serves {}, but no step is given {}", what, given)
                        : fmt::format("it does not serve {}, but a step is given {}", what, given));
   }
+  static bool of_keys(Name n) {
+    return n == Name::kDkSum || n == Name::kDvSum || n == Name::kDkTurns || n == Name::kDvTurns;
+  }
+  static bool is_turns(Name n) { return n >= Name::kDqTurns; }
+  /// By entries that do not clear it themselves, as they do dq_sum.
+  static bool is_added_to(Name n) { return n == Name::kDkSum || n == Name::kDvSum || is_turns(n); }
   /// Elements that a row of a buffer must hold.
   int64_t least_width(Name n) const {
     if (n == Name::kDqSum || n == Name::kDkSum) return serves_.dim;
@@ -127,6 +160,7 @@ Status consistent(const Manifest& manifest, std::span<const BoundSlot> slots) {
   const Check check(manifest, slots);
   LONGSPAN_CHECK_OK(check.entries());
   LONGSPAN_CHECK_OK(check.features());
+  LONGSPAN_CHECK_OK(check.kinds());
   LONGSPAN_CHECK_OK(check.operands());
   LONGSPAN_CHECK_OK(check.buffers());
   return check.tensors();

@@ -61,6 +61,11 @@ Status fits_frame(std::span<const BoundSlot> slots) {
   const auto tensors = static_cast<size_t>(
       std::ranges::count_if(slots, [](const BoundSlot& s) { return s.slot.kind == "tensor"; }));
   const auto tuples = static_cast<size_t>(std::ranges::count_if(slots, is_tuple));
+  for (const BoundSlot& s : slots) {
+    if (s.slot.items <= static_cast<int64_t>(kMostItems)) continue;
+    return refused(fmt::format("slot {} is a tuple of {}, more than {}", s.slot.name, s.slot.items,
+                               kMostItems));
+  }
   if (slots.size() <= kMostSlots && tensors <= kMostTensors && tuples <= kMostTuples) return {};
   return refused(fmt::format("{} slots, {} tensors, {} tuples: at most {}, {} and {} are supported",
                              slots.size(), tensors, tuples, kMostSlots, kMostTensors, kMostTuples));

@@ -14,10 +14,11 @@
 
 namespace longspan::prepared {
 
-/// Most slots of an entry, and those of them that are tensors or tuples.
+/// Most slots of an entry, those of them that are tensors or tuples, and what a tuple holds.
 inline constexpr size_t kMostSlots = 40;
 inline constexpr size_t kMostTensors = 16;
 inline constexpr size_t kMostTuples = 12;
+inline constexpr size_t kMostItems = 6;
 
 /// Filled for one call; nothing is allocated. Entries may look at it until they return.
 class Frame {
@@ -33,7 +34,7 @@ class Frame {
   struct Tuple {
     TVMFFIObject header;
     TVMFFISeqCell cell;
-    std::array<TVMFFIAny, 6> items;
+    std::array<TVMFFIAny, kMostItems> items;
   };
 
   /// The next argument is what the slot is given.

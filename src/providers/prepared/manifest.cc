@@ -9,6 +9,7 @@
 
 #include "providers/prepared/errors.h"
 #include "providers/prepared/fields.h"
+#include "providers/prepared/sha256.h"
 #include "providers/prepared/versions.h"
 
 namespace longspan::prepared {
@@ -164,6 +165,14 @@ Status read_parts(Fields& fields, Manifest& m) {
 std::string_view name(Engine engine) { return kEngines[static_cast<size_t>(engine)]; }
 std::string_view name(Shape shape) { return kShapeNames[static_cast<size_t>(shape)]; }
 
+std::string checksum_of(nlohmann::json manifest) {
+  manifest.erase("checksum");
+  constexpr int kOneLine = -1;
+  constexpr bool kAscii = true;
+  return sha256_of_text(
+      manifest.dump(kOneLine, ' ', kAscii, nlohmann::json::error_handler_t::replace));
+}
+
 Result<Manifest> read_manifest(const std::string& path) {
   LONGSPAN_TRY(const nlohmann::json root, read_json(path));
   LONGSPAN_TRY(Fields fields, Fields::of(root, path));
@@ -171,6 +180,13 @@ Result<Manifest> read_manifest(const std::string& path) {
   if (format != kFormat) {
     return refused(fmt::format("{} has format {}, read is format {}: prepare the store anew", path,
                                format, kFormat));
+  }
+  LONGSPAN_TRY(const std::string written, fields.text("checksum"));
+  if (const std::string sum = checksum_of(root); sum != written) {
+    return refused(
+        fmt::format("{} is not as it was written: its fields have checksum {}, it says "
+                    "{}: prepare the store anew",
+                    path, sum, written));
   }
   Manifest manifest{.path = path};
   LONGSPAN_CHECK_OK(read_parts(fields, manifest));

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,7 +18,7 @@
 namespace longspan::prepared {
 
 /// Of manifests that this reader understands.
-inline constexpr int64_t kFormat = 2;
+inline constexpr int64_t kFormat = 3;
 
 enum class Engine { kFa4, kFrost };
 std::string_view name(Engine engine);  // "fa4", "frost"
@@ -84,8 +85,11 @@ struct Manifest {
   std::vector<StepSpec> steps;
 };
 
-/// Reads and checks `path`. unsupported names the file and the field: another format, a field that
-/// is missing, unknown or of another type, an unknown engine, version, list or buffer.
+/// Of all fields but "checksum", as text with names in order and without spaces.
+std::string checksum_of(nlohmann::json manifest);
+
+/// Reads and checks `path`. unsupported names the file and the field: another format or checksum, a
+/// field that is missing, unknown or of another type, an unknown engine, version, list or buffer.
 Result<Manifest> read_manifest(const std::string& path);
 
 }  // namespace longspan::prepared

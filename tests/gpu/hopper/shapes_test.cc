@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gpu/hopper/against_reference.h"
+#include "providers/hopper/heuristics.h"
 #include "providers/hopper/hopper.h"
 #include "providers/lane.h"
 
@@ -15,6 +16,12 @@ namespace {
 
 constexpr Band kFull;
 constexpr Band kCausal{-kUnbounded, 0};
+
+/// Four query heads, `group` of them for each key head.
+void set_group(Case& c, int64_t group) {
+  c.problem.heads_kv = c.problem.heads_q / group;
+  c.problem.group = group;
+}
 
 TEST(HopperShapes, IsOffered) {
   for (const auto& [dim, dim_v] : kKernelDims) {
@@ -71,6 +78,7 @@ TEST(HopperShapes, EveryMask) {
                                {shift - 64, shift},
                                {5, 2}}) {
         Case c = make_case(nq, nk, dim, dim_v);
+        set_group(c, int64_t{1} << (seed + seed / 12) % 3);  // all of them with each of 12 masks
         c.tiles = {make_placed(0, nq, 0, nk, band)};
         check_case(c, ++seed);
       }
@@ -84,6 +92,7 @@ TEST(HopperShapes, EveryRemainder) {
     for (const int64_t nq : {1, 2, 63, 65, 127, 129, 192, 193}) {
       for (const int64_t nk : {1, 7, 80, 97, 112, 128, 161, 257}) {
         Case c = make_case(nq, nk, dim, dim_v);
+        set_group(c, int64_t{1} << seed % 3);
         c.tiles = {make_placed(0, nq, 0, nk, (nq + nk) % 2 == 0 ? kCausal : kFull)};
         check_case(c, ++seed);
       }
@@ -95,9 +104,15 @@ TEST(HopperShapes, GroupsOfHeads) {
   struct Heads {
     int64_t q, kv, group, offset;
   };
-  for (const Heads h :
-       {Heads{4, 4, 1, 0}, {6, 2, 3, 0}, {8, 1, 8, 0}, {3, 1, 8, 2}, {4, 3, 2, 0}, {5, 3, 3, 2}}) {
-    for (const int64_t dim : {64, 128, 512}) {
+  for (const Heads h : {Heads{4, 4, 1, 0},
+                        {6, 2, 3, 0},
+                        {8, 1, 8, 0},
+                        {3, 1, 8, 2},
+                        {4, 3, 2, 0},
+                        {5, 3, 3, 2},
+                        {12, 2, 8, 4},
+                        {4, 1, 8, 2}}) {
+    for (const int64_t dim : {64, 128, 256, 512}) {
       Case c = make_case(401, 370, dim, dim);
       c.problem.heads_q = h.q;
       c.problem.heads_kv = h.kv;
@@ -105,6 +120,30 @@ TEST(HopperShapes, GroupsOfHeads) {
       c.problem.group_offset = h.offset;
       c.tiles = {make_placed(10, 381, 20, 349, kCausal)};
       check_case(c, static_cast<uint64_t>(h.q * 10 + h.kv));
+    }
+  }
+}
+
+TEST(HopperShapes, HeadsShareBlocks) {
+  struct Rows {
+    int64_t q, k;
+    Band band;
+  };
+  const Rows every[] = {{300, 300, kCausal},           {500, 500, {-200, 0}},
+                        {401, 350, {-30, 49}},         {350, 201, {-300, -7}},
+                        {20, 500, {-kUnbounded, 400}}, {200, 600, {200, kUnbounded}}};
+  uint64_t seed = 700;
+  for (const int64_t dim : {64, 40, 192, 256}) {
+    for (const int64_t group : {2, 4}) {
+      for (const Rows& rows : every) {
+        Case c = make_case(rows.q, rows.k, dim, dim, group == 2 ? DType::kBF16 : DType::kF16);
+        set_group(c, group);
+        c.tiles = {make_placed(0, rows.q, 0, rows.k, rows.band)};
+        c.problem.features.whole = true;
+        EXPECT_EQ(hopper::block_heads(c.problem, c.tiles, hopper::narrowest_shape(dim, dim)), group)
+            << c.text();
+        check_whole(c, make_inputs(c, ++seed));
+      }
     }
   }
 }

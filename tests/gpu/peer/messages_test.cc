@@ -103,6 +103,22 @@ TEST(PeerMessages, TheSameTagKeepsItsOrderFarAheadOfTheDevice) {
   });
 }
 
+TEST(PeerMessages, RequestsThatNobodyWaitsForRunOut) {
+  const auto own = ranks_on_device(1).front();
+  const auto stream = must(cuda::OwnedStream::make());
+  std::vector<Request> open;
+  Result<Request> next = own->start_on({}, stream.get());
+  for (; next.ok() && open.size() < 1000; next = own->start_on({}, stream.get())) {
+    open.push_back(*next);
+  }
+  ASSERT_FALSE(next.ok());
+  EXPECT_EQ(next.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(next.error().message, HasSubstr("256 requests are open"));
+  for (const Request request : open) expect_ok(own->wait_on(request, stream.get(), kPatience));
+  expect_ok(cuda::synchronize(stream.get()));
+  EXPECT_TRUE(own->start_on({}, stream.get()).ok());
+}
+
 TEST(PeerMessages, SeveralOfATagInFlightKeepTheirOrder) {
   constexpr uint32_t kRounds = 200;
   constexpr uint32_t kInFlight = 3;  // does not divide the number of flights that are reused

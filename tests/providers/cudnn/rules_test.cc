@@ -192,7 +192,7 @@ TEST(CudnnRules, TakesWhatIsVerified) {
 TEST(CudnnRules, DeclinesOtherDevices) {
   const Decline host = refusal(good(), cpu_device(1)).value();
   EXPECT_EQ(host.code, DeclineCode::kDevice);
-  EXPECT_THAT(host.detail, HasSubstr("device cpu is not cuda"));
+  EXPECT_THAT(host.detail, HasSubstr("device cpu is not cuda: name a GPU, or leave"));
   Device other = h200();
   other.capability = 80;
   const Decline older = refusal(good(), other).value();

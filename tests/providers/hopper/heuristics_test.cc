@@ -110,6 +110,62 @@ TEST(HopperHeuristics, BackwardHasItsKernels) {
   EXPECT_EQ(entries.count(nullptr), 0u);
 }
 
+TEST(HopperHeuristics, SomeShapesHaveKernelsWhoseHeadsShareBlocks) {
+  std::set<const void*> entries;
+  for (const Shape shape : {Shape::kD64Keys96, Shape::kD192, Shape::kD256}) {
+    ASSERT_TRUE(may_share(shape));
+    for (const DType dtype : {DType::kBF16, DType::kF16}) {
+      const Features whole{.whole = true};
+      expect_fits(sharing_kernel_of(shape, dtype), shape, whole);
+      entries.insert(sharing_kernel_of(shape, dtype).entry);
+      entries.insert(kernel_of(shape, dtype, whole).entry);
+    }
+  }
+  EXPECT_EQ(entries.size(), 12u);
+}
+
+TEST(HopperHeuristics, HeadsOfOneKeyHeadShareBlocks) {
+  struct Heads {
+    int64_t q, group, offset;
+    int expected;
+  };
+  const PlacedTile tile = placed(2048, 2048, kCausal);
+  for (const Heads h : {Heads{32, 4, 0, 4},
+                        {16, 1, 0, 1},
+                        {16, 2, 0, 2},
+                        {16, 16, 0, 4},
+                        {6, 3, 0, 1},
+                        {24, 12, 0, 4},
+                        {4, 8, 2, 2},  // parts of groups
+                        {3, 8, 0, 1},
+                        {4, 8, 1, 1}}) {
+    const TileProblem p{
+        .heads_q = h.q, .group = h.group, .group_offset = h.offset, .features = {.whole = true}};
+    EXPECT_EQ(block_heads(p, {&tile, 1}, Shape::kD64Keys96), h.expected)
+        << h.q << " " << h.group << " " << h.offset;
+  }
+}
+
+TEST(HopperHeuristics, HeadsShareBlocksWhereThatSavesKeys) {
+  TileProblem p{.heads_q = 32, .group = 4, .features = {.whole = true}};
+  const auto shared = [&](int64_t length, Band band, Shape shape) {
+    const PlacedTile tile = placed(length, length, band);
+    return block_heads(p, {&tile, 1}, shape);
+  };
+  constexpr Band kWindow{-1024, 0};
+  EXPECT_EQ(shared(8192, kCausal, Shape::kD64Keys96), 4);   // 1849 steps a head, 1892 apart
+  EXPECT_EQ(shared(32768, kCausal, Shape::kD64Keys96), 1);  // 29241 of 29412
+  EXPECT_EQ(shared(32768, kWindow, Shape::kD64Keys96), 4);  // 2016 of 2187
+  EXPECT_EQ(shared(32768, kWindow, Shape::kD256), 4);
+  EXPECT_EQ(shared(8192, kFull, Shape::kD64Keys96), 1);  // the last block alone saves some
+  EXPECT_EQ(shared(100, kFull, Shape::kD192), 1);        // one block holds all
+  EXPECT_EQ(shared(1000, kCausal, Shape::kD128), 1);     // no kernel
+  p.features.whole = false;
+  EXPECT_EQ(shared(32768, kWindow, Shape::kD64Keys96), 1);
+  p.features = {.alibi = true, .whole = true};
+  EXPECT_EQ(shared(32768, kWindow, Shape::kD64Keys96), 1);
+}
+
 TEST(HopperHeuristics, SectionsOfHeads) {
   const TileProblem p{.heads_q = 32, .heads_kv = 8, .group = 4, .dim_qk = 128, .dim_v = 128};
   EXPECT_EQ(section_heads(p, {.keys = 8192, .even = true}), 4);

@@ -1,14 +1,20 @@
 // What a launch moves: every row that tiles read and that does not lie where it is read, once.
 #include "providers/hopper/pull_work.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <map>
+#include <string>
 #include <vector>
+
+#include "providers/hopper/check_pulls.h"
 
 namespace longspan::hopper {
 namespace {
+
+using ::testing::HasSubstr;
 
 constexpr PullShape kShape{
     .keys = 128, .unit_bytes = 2048, .row_bytes_k = 256, .row_bytes_v = 512, .lenders = 2};
@@ -118,6 +124,23 @@ TEST(HopperPullWork, PiecesAreFewAndCounted) {
   std::vector<int32_t> counted(kMostPieces, 0);
   for (const PullUnit& unit : work.units) ++counted[static_cast<size_t>(unit.piece)];
   EXPECT_EQ(counted, work.arrived);
+}
+
+TEST(HopperPullWork, PullsThatLeaveRowsOutAreRefused) {
+  const auto refusal = [](const std::vector<Pull>& pulls) {
+    const std::vector<PlacedTile> tiles = {placed(0, 64), placed(64, 64), placed(500, 9, 0)};
+    const Status checked = check_pulls(tiles, pulls);
+    return checked.ok() ? std::string() : checked.error().message;
+  };
+  EXPECT_EQ(refusal({pull(3, 0, 64, 64), pull(kOwnRows, 0, 0, 64)}), "");
+  EXPECT_THAT(refusal({}), HasSubstr("rows [0, 64) of a tile: pull each"));
+  EXPECT_THAT(refusal({pull(0, 0, 0, 127)}), HasSubstr("rows [64, 128)"));
+  EXPECT_THAT(refusal({pull(0, 0, 0, 40), pull(1, 0, 41, 90)}), HasSubstr("rows [0, 64)"));
+  EXPECT_THAT(refusal({pull(0, 0, 0, 65), pull(1, 0, 64, 64)}), HasSubstr("below 65 are taken"));
+  EXPECT_THAT(refusal({pull(16, 0, 0, 128)}),
+              HasSubstr("of lender 16 to row 0: lenders are 0 to 15"));
+  EXPECT_THAT(refusal({pull(-2, 0, 0, 128)}), HasSubstr("lender -2"));
+  EXPECT_THAT(refusal({pull(0, -1, 0, 128)}), HasSubstr("from row -1"));
 }
 
 TEST(HopperPullWork, OfNothingIsNothing) {

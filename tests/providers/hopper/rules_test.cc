@@ -183,7 +183,7 @@ TEST(HopperRules, OtherDevices) {
   EXPECT_THAT(decline->detail, HasSubstr("compute capability 8.9 of cuda:0 is not 9.0"));
   decline = refusal(good(), Device());
   ASSERT_TRUE(decline.has_value());
-  EXPECT_THAT(decline->detail, HasSubstr("device cpu is not cuda"));
+  EXPECT_THAT(decline->detail, HasSubstr("device cpu is not cuda: name a GPU, or leave"));
 }
 
 }  // namespace

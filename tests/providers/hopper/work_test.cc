@@ -89,6 +89,13 @@ TEST(HopperWork, BlocksNameTheTokensOfTheirTile) {
   }
 }
 
+TEST(HopperWork, StepsAreTheKeyBlocksOfAllBlocks) {
+  const std::vector<PlacedTile> tiles = {placed(0, 512, 0, 512, kCausal),
+                                         placed(512, 130, 512, 161, {})};
+  EXPECT_EQ(key_steps(tiles, kRows, kKeys), 2 + 4 + 5 + 7 + 2 * 3);
+  EXPECT_EQ(key_steps(tiles, 512, kKeys), 7 + 3);
+}
+
 TEST(HopperWork, NothingToDo) {
   EXPECT_TRUE(make_work({}, false, kRows, kKeys).waves.empty());
   const PlacedTile tile = placed(0, 10, 0, 10, {5, 2});

@@ -6,6 +6,8 @@
 #include <string>
 
 #include "double_store.h"
+#include "providers/prepared/manifest.h"
+#include "providers/prepared/sha256.h"
 
 namespace longspan::prepared::testing {
 namespace {
@@ -28,7 +30,7 @@ TEST_P(Refusals, NameWhatIsWrong) {
   json manifest = good();
   GetParam().change(manifest);
   DoubleStore store;
-  store.write("good.json", manifest.dump());
+  store.add(manifest, "good.json");
   const auto kernel = store.open();
   ASSERT_FALSE(kernel.ok());
   EXPECT_EQ(kernel.error().code, ErrorCode::kUnsupported);
@@ -39,7 +41,7 @@ TEST_P(Refusals, NameWhatIsWrong) {
 }
 
 const Bad kBad[] = {
-    {"AnotherFormat", "format 1, read is format 2: prepare", [](json& m) { m["format"] = 1; }},
+    {"AnotherFormat", "format 1, read is format 3: prepare", [](json& m) { m["format"] = 1; }},
     {"NoFormat", "field format is missing", [](json& m) { m.erase("format"); }},
     {"FormatOfAnotherType", "field format is no integer", [](json& m) { m["format"] = "2"; }},
     {"NoSteps", "there are no steps", [](json& m) { m["steps"] = json::array(); }},
@@ -164,6 +166,16 @@ TEST(Contract, ChainsThatLeaveSomethingOut) {
       {"two buffers are called dk_sum", [](json& m) { m["buffers"][4] = m["buffers"][3]; }},
       {"buffer dv_sum has width 8, at least 16 is needed",
        [](json& m) { m["buffers"][4]["width"] = 8; }},
+      {"buffer dk_sum is of q per row, it should be of k per row",
+       [](json& m) { m["buffers"][3]["of"] = "q"; }},
+      {"buffer lse_log2 is of q per tile, it should be of q per row",
+       [](json& m) { m["buffers"][1]["per"] = "tile"; }},
+      {"buffer dv_sum is added to, but nobody clears it before",
+       [](json& m) { m["buffers"][4]["cleared_by"] = "entry"; }},
+      {"slot scale is a float32, which is not what it is given",
+       [](json& m) { m["steps"][2]["given"]["scale"] = "tokens_q"; }},
+      {"slot mdQ is a tensor, which is not what it is given",
+       [](json& m) { m["steps"][2]["given"]["mdQ"] = "sizes"; }},
       {"slot mdQaccum takes float32, dq_sum is int32",
        [](json& m) { m["buffers"][2]["dtype"] = "int32"; }},
       {"serves a deterministic backward, but no step is given dq_turns",
@@ -184,6 +196,31 @@ TEST(Contract, ChainsThatLeaveSomethingOut) {
   store.add(turns);
   EXPECT_THAT(store.open().error().message,
               HasSubstr("does not serve a deterministic backward, but a step is given dq_turns"));
+}
+
+/// Fields that nothing else is compared with: kernels of these dims, rows and masks do not say so.
+TEST(Contract, AFieldThatWasChangedIsNoticed) {
+  for (const auto& [field, value] :
+       {std::pair<const char*, json>{"dim", 24}, {"group", 4}, {"mask", "causal"}}) {
+    json manifest = good();
+    manifest["checksum"] = checksum_of(manifest);
+    manifest["serves"][field] = value;
+    DoubleStore store;
+    store.write("good.json", manifest.dump(1));
+    const auto kernel = store.open();
+    ASSERT_FALSE(kernel.ok()) << field;
+    EXPECT_EQ(kernel.error().code, ErrorCode::kUnsupported);
+    EXPECT_THAT(kernel.error().message, HasSubstr("good.json is not as it was written"));
+    EXPECT_THAT(kernel.error().message, HasSubstr("prepare the store anew"));
+  }
+}
+
+/// As longspan.prepare counts it, whatever the order and the spaces of the file.
+TEST(Contract, TheChecksumIsThatOfPython) {
+  const json manifest =
+      json::parse(R"({"b": [1, true, "\u00e9\" x"], "checksum": "0", "a": {"z": -3, "y": {}}})");
+  EXPECT_EQ(checksum_of(manifest),
+            sha256_of_text("{\"a\":{\"y\":{},\"z\":-3},\"b\":[1,true,\"\\u00e9\\\" x\"]}"));
 }
 
 TEST(Contract, TextsThatAreNoManifest) {
@@ -237,12 +274,12 @@ TEST(Contract, StoresOfAnotherFormat) {
   DoubleStore store;
   store.write("store.json", R"({"format": 1, "tvm_ffi": "x", "runtime": ""})");
   EXPECT_THAT(store.read().error().message,
-              HasSubstr("is not of format 2: prepare the store anew"));
+              HasSubstr("is not of format 3: prepare the store anew"));
 }
 
 TEST(Contract, StoresWithUnknownFields) {
   DoubleStore store;
-  store.write("store.json", R"({"format": 2, "tvm_ffi": "x", "runtime": "", "cuda": "y"})");
+  store.write("store.json", R"({"format": 3, "tvm_ffi": "x", "runtime": "", "cuda": "y"})");
   EXPECT_THAT(store.read().error().message, HasSubstr("field cuda is unknown"));
 }
 

@@ -76,8 +76,10 @@ DoubleStore::~DoubleStore() {
   fs::remove_all(folder_, ignored);
 }
 
-void DoubleStore::add(const json& manifest) const {
-  write(manifest.at("name").get<std::string>() + ".json", manifest.dump());
+void DoubleStore::add(json manifest, const std::string& file) const {
+  manifest["checksum"] = checksum_of(manifest);
+  const std::string name = file.empty() ? manifest.at("name").get<std::string>() + ".json" : file;
+  write(name, manifest.dump());
 }
 
 void DoubleStore::write(const std::string& file, const std::string& text) const {

@@ -24,8 +24,8 @@ class DoubleStore {
   DoubleStore& operator=(const DoubleStore&) = delete;
 
   const std::string& folder() const { return folder_; }
-  /// Writes NAME.json.
-  void add(const json& manifest) const;
+  /// Writes the file, NAME.json where none is named, with the checksum of what it then holds.
+  void add(json manifest, const std::string& file = "") const;
   void write(const std::string& file, const std::string& text) const;
   Result<std::unique_ptr<const Store>> read() const { return Store::read(folder_); }
   /// Opens the only manifest, or says what is wrong with it.

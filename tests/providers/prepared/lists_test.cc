@@ -170,6 +170,8 @@ TEST(Lists, MoreThanAFrameHoldsIsRefused) {
   EXPECT_THAT(fits_frame(many).error().message, HasSubstr("41 slots, 0 tensors, 0 tuples"));
   const std::vector<BoundSlot> tuples(13, {.slot = {.name = "x", .kind = "nones", .items = 2}});
   EXPECT_FALSE(fits_frame(tuples).ok());
+  const std::vector<BoundSlot> wide(1, {.slot = {.name = "x", .kind = "nones", .items = 7}});
+  EXPECT_THAT(fits_frame(wide).error().message, HasSubstr("slot x is a tuple of 7, more than 6"));
   const std::vector<BoundSlot> tensors(17, {.slot = {.name = "x", .kind = "tensor"}});
   EXPECT_FALSE(fits_frame(tensors).ok());
 }

@@ -12,7 +12,7 @@ import pytest
 from longspan import prepare as package
 from longspan.prepare import Build, Refused, builds_of, prepare
 from longspan.prepare import _packages, _problem, _store
-from longspan.prepare._objects import FORMAT
+from longspan.prepare._objects import FORMAT, checksum_of
 
 D128 = "dtype=bf16 heads=32/8 dim=128 lengths=8192 mask=causal"
 D512 = "dtype=bf16 heads=16/8 dim=512 lengths=4096 mask=causal"
@@ -195,6 +195,7 @@ def _fake(monkeypatch, made):
             "versions": _packages.PINNED[build.engine],
             "library": {"sha256": hashlib.sha256(b"kernels").hexdigest()},
         }
+        manifest["checksum"] = checksum_of(manifest)
         (store / f"{build.name}.json").write_text(json.dumps(manifest))
 
     monkeypatch.setattr(_store, "_make", make)
@@ -236,8 +237,16 @@ def test_damaged_and_stale_builds_are_made_anew(monkeypatch, tmp_path):
     stale = tmp_path / f"{made[1]}.json"
     stale.write_text(stale.read_text().replace("4.0.0b36", "4.0.0b35"))
     (tmp_path / f"{made[2]}.so").unlink()
+    edited = tmp_path / f"{made[3]}.json"
+    edited.write_text(json.dumps(dict(json.loads(edited.read_text()), tile_q=8)))
     prepare([D128], tmp_path)
-    assert set(made[4:]) == set(made[:3])
+    assert set(made[4:]) == set(made[:4])
+
+
+def test_the_checksum_of_a_manifest_is_that_of_the_library():
+    manifest = {"b": [1, True, '\u00e9" x'], "checksum": "0", "a": {"z": -3, "y": {}}}
+    text = '{"a":{"y":{},"z":-3},"b":[1,true,"\\u00e9\\" x"]}'
+    assert checksum_of(manifest) == hashlib.sha256(text.encode()).hexdigest()
 
 
 OTHER = [("4.0.0b36", "4.0.0b35"), (f'"format": {FORMAT}', '"format": 1')]

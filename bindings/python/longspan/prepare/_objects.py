@@ -1,6 +1,7 @@
 """Objects of compiled kernels, and the shared object made of them."""
 
 import hashlib
+import json
 import pathlib
 import re
 import subprocess
@@ -8,7 +9,14 @@ import subprocess
 from ._errors import Refused
 from ._packages import runtime_library, tvm_ffi_library
 
-FORMAT = 2  # of manifests and of store.json
+FORMAT = 3  # of manifests and of store.json
+
+
+def checksum_of(manifest: dict) -> str:
+    """Of all fields but "checksum", as text with names in order and without spaces."""
+    rest = {name: value for name, value in manifest.items() if name != "checksum"}
+    text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 def _signature(path: pathlib.Path, symbol: str) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ._builds import Build, builds_of
 from ._errors import Refused
-from ._objects import FORMAT
+from ._objects import FORMAT, checksum_of
 from ._packages import PINNED, probe, runtime_library, tvm_ffi_library
 
 __all__ = ["Refused", "prepare"]
@@ -41,9 +41,10 @@ def _is_there(build: Build, store: pathlib.Path) -> bool:
         manifest = json.loads((store / f"{build.name}.json").read_bytes())
         checksum = hashlib.sha256((store / f"{build.name}.so").read_bytes()).hexdigest()
         made_of = manifest["format"], manifest["versions"], manifest["library"]["sha256"]
+        as_written = manifest["checksum"] == checksum_of(manifest)
     except (OSError, ValueError, LookupError, TypeError):
         return False
-    return made_of == (FORMAT, probe(build.engine), checksum)
+    return as_written and made_of == (FORMAT, probe(build.engine), checksum)
 
 
 def _made_by(path: pathlib.Path) -> tuple | None:

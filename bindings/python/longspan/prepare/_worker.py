@@ -12,7 +12,7 @@ import tempfile
 
 from ._builds import Build
 from ._errors import Refused
-from ._objects import FORMAT, link
+from ._objects import FORMAT, checksum_of, link
 from ._packages import probe
 
 _FROST_ONLY = ("heads_q", "heads_kv", "tokens_q", "tokens_k", "lengths")
@@ -46,6 +46,7 @@ def make(build: Build, store: pathlib.Path) -> None:
         "serves": _serves(build),
         **parts,
     }
+    manifest["checksum"] = checksum_of(manifest)
     path = store / f"{build.name}.json"
     path.with_suffix(".json.new").write_text(json.dumps(manifest, indent=1) + "\n")
     path.with_suffix(".json.new").replace(path)

@@ -22,6 +22,7 @@ struct Cut {
   int q_buffers;   // one: O goes from registers to memory, and Q is free after a tile's last scores
   bool ping_pong;  // warpgroups take turns on the tensor cores: the others' softmax runs meanwhile
   bool early_pack;  // P has two sets of registers: it is packed while the last P V may still run
+  bool shares = false;  // query heads of one key head share a block's rows
 };
 
 /// MERGES: O and LSE are FP32 and merged into what is there; else O is whole and of type T. TERMS:
@@ -33,8 +34,11 @@ struct Config {
   static constexpr int kDim = CUT.dim, kDimV = CUT.dim_v, kKeys = CUT.keys, kGroups = CUT.groups;
   static constexpr int kQBuffers = CUT.q_buffers;
   static constexpr bool kPingPong = CUT.ping_pong, kEarlyPack = CUT.early_pack;
-  static constexpr bool kMerges = MERGES, kTerms = TERMS, kPulls = PULLS;
+  static constexpr bool kMerges = MERGES, kTerms = TERMS, kPulls = PULLS, kShares = CUT.shares;
+  /// Tiles begin at a key block in their middle: the one that first_blocks says.
+  static constexpr bool kTurns = kPulls || kShares;
   static constexpr bool kDirect = kQBuffers == 1;
+  static constexpr bool kAnnounces = kShares && !kDirect;  // a spare warp does: announcer.cuh
   static constexpr int kRows = 64 * kGroups, kThreads = 128 * (kGroups + 1);
   // A row of a block of 64 columns is 128 bytes.
   static constexpr int kColumnBlocks = (kDim + 63) / 64, kColumnBlocksV = (kDimV + 63) / 64;

@@ -25,7 +25,7 @@ class Consumer {
       : p_(p),
         sm_(sm),
         group_(group),
-        row_(group * 64 + (threadIdx.x & 127) / 32 * 16 + (threadIdx.x & 31) / 4),
+        row_(group * queries_of_warpgroup<C>(p) + warp_of_head() * 16 + (threadIdx.x & 31) / 4),
         terms_(p, row_),
         softmax_(terms_.scale()) {}
 
@@ -68,7 +68,8 @@ class Consumer {
     block_ = first_block<C>(sm_, tile_);
     lowest_block_ = tile.block_min, last_block_ = tile.block_max;
     left_ = last_block_ - lowest_block_;
-    unmasked_ = unmasked_blocks<kKeys>(tile, first + group_ * 64);
+    const int queries = queries_of_warpgroup<C>(p_);
+    unmasked_ = unmasked_blocks<kKeys>(tile, first + group_ * queries, queries);
     return true;
   }
 
@@ -159,7 +160,7 @@ class Consumer {
 
   // NOTE: every step begins with it, so it has no branch and reads no shared memory.
   __device__ __forceinline__ void next_block() {
-    block_ = C::kPulls && block_ == last_block_ ? lowest_block_ : block_ + 1;
+    block_ = C::kTurns && block_ == last_block_ ? lowest_block_ : block_ + 1;
   }
   __device__ __forceinline__ void wait_k() const {
     mbarrier_wait(opaque(sm_.k_full) + (step_ & 1) * 8, step_ >> 1 & 1);
@@ -198,6 +199,10 @@ class Consumer {
     }
     wgmma_commit();
   }
+  __device__ __forceinline__ int warp() const { return (threadIdx.x & 127) / 32; }
+  __device__ __forceinline__ int warp_of_head() const {
+    return warp() & ((4 >> heads_log2<C>(p_)) - 1);
+  }
   __device__ __forceinline__ bool leads() const { return (threadIdx.x & 127) == 0; }
   __device__ __forceinline__ void release_k() const {
     if (leads()) mbarrier_arrive(opaque(sm_.k_empty) + ((step_ - 1) & 1) * 8);
@@ -221,6 +226,11 @@ class Consumer {
     const int key = first_key();
     const int at = tile.first + row_ - key, end = tile.keys - 1 - key;
     const int lo = tile.lo, hi = tile.hi;
+    if constexpr (C::kShares) {
+      const int last = columns_before(at + hi + 1), stop = columns_before(end + 1);
+      hide_but(softmax_.s, columns_before(at + lo), min(last, stop), min(last + 2, stop));
+      return;
+    }
     hide_behind(softmax_.s, min(at + hi, end), min(at + 8 + hi, end));
     if (block_ < unmasked_.first) hide_before(softmax_.s, at + lo, at + 8 + lo);
   }
@@ -229,7 +239,7 @@ class Consumer {
   __device__ __forceinline__ void finish(int number, Rows max, Rows sum) {
     volatile Tile& tile = sm_.tiles[number & 1];
     const int at = tile.first + row_, queries = tile.queries;
-    const int row = tile.q_row + at, head = tile.head;
+    const int row = tile.q_row + at, head = tile.head + (warp() >> (2 - heads_log2<C>(p_)));
     const Place places[2] = {{row, head, at < queries}, {row + 8, head, at + 8 < queries}};
     const auto weigh = [&](Weight(&w)[2]) { finish_rows<C>(p_, places, max, quad_sum(sum), w); };
     if constexpr (C::kMerges || C::kDirect) {
@@ -239,7 +249,7 @@ class Consumer {
       weigh(w);
       scale_rows(o_, {w[0].mine, w[1].mine});
       stage_rows<T>(opaque(sm_.q) + buffer_of<C>(number) * C::kQBytes + group_ * C::kQGroupBytes +
-                        (threadIdx.x & 127) / 32 * 16 * 128,
+                        warp() * 16 * 128,
                     o_);
     }
     if constexpr (!C::kDirect) {
@@ -251,7 +261,7 @@ class Consumer {
   const Parameters& p_;
   const Shared& sm_;
   int group_;
-  int row_;  // this thread's upper row in a tile
+  int row_;  // this thread's upper query in a tile
   float o_[C::kDimV / 2];
   ScoreTerms<kKeys, C::kTerms> terms_;
   Softmax<C> softmax_;

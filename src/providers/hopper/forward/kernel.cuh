@@ -20,12 +20,13 @@ __device__ __forceinline__ void store_results(const Parameters& p, const Shared&
     mbarrier_wait(sm.o_full + buffer * 8, phase_of<C>(number));
     if constexpr (!C::kMerges) {
       const int row = tile.q_row + first, head = tile.head, queries = tile.queries - first;
+      const int most = queries_of_warpgroup<C>(p);
 #pragma unroll 1
-      for (int g = 0; g < C::kGroups && g * 64 < queries; ++g) {
+      for (int g = 0; g < C::kGroups && g * most < queries; ++g) {
         const uint32_t from = sm.q + buffer * C::kQBytes + g * C::kQGroupBytes;
-        Coordinates c = coordinates_of(p.o, row + g * 64, head);
-        if (!p.stores_by_tma || queries - g * 64 < 64 || c.row + 64 > p.o.rows) {
-          copy_staged(p, from, row + g * 64, head, min(queries - g * 64, 64), lane);
+        Coordinates c = coordinates_of(p.o, row + g * most, head);
+        if (!p.stores_by_tma || queries - g * most < most || c.row + most > p.o.rows) {
+          copy_staged<C>(p, from, row + g * most, head, min(queries - g * most, most), lane);
           continue;
         }
         if (lane != 0) continue;
@@ -63,6 +64,7 @@ __device__ __forceinline__ void prefetch_carries(const Parameters& p, const Shar
 /// What the warps of the producer warpgroup do; `t` counts its threads.
 template <class C>
 __device__ __forceinline__ void produce(const Parameters& p, const Shared& sm, int t) {
+  if (C::kAnnounces && t == 96) return announce_tiles<C>(p, sm);
   if (t == 0) Producer<C>(p, sm).run();
   if (t / 32 == 1 && !C::kDirect) store_results<C>(p, sm, t & 31);
   if (t / 32 == 2) clear_tails<C>(sm, t & 31);
@@ -72,10 +74,13 @@ __device__ __forceinline__ void produce(const Parameters& p, const Shared& sm, i
 template <class C>
 __device__ __forceinline__ void attend(const Parameters& p) {
   extern __shared__ char stages[];
-  __shared__ alignas(8) uint64_t barriers[kBarriers + (C::kMerges ? kCarryBarriers : 0)];
+  __shared__ alignas(8)
+      uint64_t barriers[kBarriers + (C::kMerges || C::kAnnounces ? kMoreBarriers : 0)];
   __shared__ alignas(16) Tile tiles[2];
   __shared__ Tail tail;
-  const Shared sm = make_shared<C>(stages, barriers, tiles, &tail);
+  __shared__ int first_blocks[C::kTurns ? 2 : 1];
+  Shared sm = make_shared<C>(stages, barriers, tiles, &tail);
+  if (C::kTurns) sm.first_blocks = first_blocks;
   // NOTE: through a shuffle, so that descriptors stay in uniform registers.
   const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
   if (threadIdx.x == 0) init_barriers<C>(sm);

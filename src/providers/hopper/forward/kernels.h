@@ -6,16 +6,17 @@
 
 namespace longspan::hopper {
 
-/// What one barrier step of TMA brings: rows of one head, `blocks` times 64 columns.
+/// What one barrier step of TMA brings: rows of `heads` heads, `blocks` times 64 columns.
 struct Box {
   int rows = 0;
   int blocks = 0;
+  int heads = 1;
 };
 
 struct Kernel {
   const void* entry = nullptr;  // for the CUDA runtime; takes Parameters
   int threads = 0;
-  int rows = 0, keys = 0;  // queries of a block of threads, keys of a step
+  int rows = 0, keys = 0;  // queries of all heads of a block of threads, keys of a step
   int shared_bytes = 0;    // dynamic ones
   Box q, k, v;
   int pull_bytes = 0;     // of a unit that it moves from other ranks; 0: it moves none
@@ -26,5 +27,7 @@ struct Kernel {
 const Kernel& kernel_of(Shape shape, DType dtype, const Features& features);
 /// The one that pulls keys and values, with whole results; of a pulling_shape().
 const Kernel& pulling_kernel_of(Shape shape, DType dtype);
+/// The one whose heads share blocks, with whole results; of a shape that may_share().
+const Kernel& sharing_kernel_of(Shape shape, DType dtype);
 
 }  // namespace longspan::hopper

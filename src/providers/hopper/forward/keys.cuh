@@ -18,7 +18,7 @@ class KeysInPlace {
   __device__ __forceinline__ void expect(const Unit&) {}
   __device__ __forceinline__ void begin(int) {}
   /// The block that a tile of blocks [first, last] begins with, and the one that follows.
-  __device__ __forceinline__ int first(int first) const { return first; }
+  __device__ __forceinline__ int first(int, int first) const { return first; }
   __device__ __forceinline__ int next(int, int block, int) { return block + 1; }
   /// The row of own K and V where the block lies, or kInTile; returns once it is there. Blocks of a
   /// tile are asked for in turn.
@@ -28,8 +28,28 @@ class KeysInPlace {
   __device__ __forceinline__ const Mapped& k(int) const { return p_.k; }
   __device__ __forceinline__ const Mapped& v(int) const { return p_.v; }
 
- private:
+ protected:
   const Parameters& p_;
+};
+
+/// In turn from the block on that begin_blocks() chose, at the rows of the tile.
+template <class C>
+class KeysInTurn : public KeysInPlace<C> {
+ public:
+  __device__ __forceinline__ KeysInTurn(const Parameters& p, const Shared& sm)
+      : KeysInPlace<C>(p, sm), sm_(sm) {}
+  __device__ __forceinline__ void begin(int number) const {
+    begin_blocks<C>(this->p_, sm_, number);
+  }
+  __device__ __forceinline__ int first(int number, int) const {
+    return first_block<C>(sm_, number);
+  }
+  __device__ __forceinline__ int next(int number, int block, int last) const {
+    return block == last ? sm_.tiles[number & 1].block_min : block + 1;
+  }
+
+ private:
+  const Shared& sm_;
 };
 
 /// In turn from the first own ones on, in own K and V or among the gathered rows.
@@ -46,7 +66,7 @@ class PulledKeys {
     sm_.first_blocks[number & 1] = start_.block;
     own_row_ = start_.row;
   }
-  __device__ __forceinline__ int first(int) const { return start_.block; }
+  __device__ __forceinline__ int first(int, int) const { return start_.block; }
   __device__ __forceinline__ int next(int number, int block, int last) {
     int following = block + 1;
     if (block == last) following = sm_.tiles[number & 1].block_min;

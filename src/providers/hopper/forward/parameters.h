@@ -49,14 +49,16 @@ struct Parameters {
   uint32_t* counter = nullptr;  // 0 before the first launch, and again after every launch
   int32_t count = 0;            // blocks
   int32_t units = 0;            // blocks x heads
+  // Query heads, and those whose blocks are computed together; heads that share blocks count once.
   int32_t heads = 0;
-  int32_t section_heads = 1;  // query heads whose blocks are computed together
+  int32_t section_heads = 1;
   int32_t group = 1;
   int32_t group_offset = 0;
   float scale_log2 = 1;  // scale of scores x log2(e), above 0
   Terms terms;           // of kernels that take them
   bool stores_by_tma = false;
-  bool wide = false;  // O may be reached in accesses of 16 bytes
+  bool wide = false;       // O may be reached in accesses of 16 bytes
+  int32_t heads_log2 = 0;  // of heads that share blocks; of kernels that let them
 };
 
 /// Of a launch that brings keys and values itself: k and v of the base are gathered rows.

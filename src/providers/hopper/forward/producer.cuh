@@ -3,6 +3,7 @@
 
 #include <type_traits>
 
+#include "providers/hopper/forward/announcer.cuh"
 #include "providers/hopper/forward/carry.cuh"
 #include "providers/hopper/forward/keys.cuh"
 #include "providers/hopper/forward/shared.cuh"
@@ -13,26 +14,18 @@ namespace longspan::hopper {
 template <class C>
 class Producer {
  public:
-  using Keys = std::conditional_t<C::kPulls, PulledKeys<C>, KeysInPlace<C>>;
+  using Keys = std::conditional_t<C::kPulls, PulledKeys<C>,
+                                  std::conditional_t<C::kShares, KeysInTurn<C>, KeysInPlace<C>>>;
 
   __device__ __forceinline__ Producer(const Parameters& p, const Shared& sm)
       : p_(p), sm_(sm), keys_(p, sm) {}
 
   __device__ __forceinline__ void run() {
-    int tile = 0;
-    for (int unit = blockIdx.x; unit < p_.units; ++tile) {
-      const Unit next = unit_of(p_, unit);
-      keys_.expect(next);
-      mbarrier_wait(sm_.q_empty + buffer_of<C>(tile) * 8, phase_of<C>(tile) ^ 1);
-      announce<C::kRows, C::kKeys>(p_, sm_.tiles[tile & 1], next);
-      keys_.begin(tile);
-      load_q(sm_.tiles[tile & 1], tile);
-      unit = load_keys(tile);
+    if constexpr (C::kAnnounces) {
+      for (int tile = 0; announced(tile); ++tile) load_keys(tile);
+    } else {
+      load_tiles();
     }
-    mbarrier_wait(sm_.q_empty + buffer_of<C>(tile) * 8, phase_of<C>(tile) ^ 1);
-    sm_.tiles[tile & 1].first = -1;
-    mbarrier_arrive(sm_.q_full + buffer_of<C>(tile) * 8);
-    if (C::kMerges) mbarrier_arrive(sm_.carry_due + buffer_of<C>(tile) * 8);
     load_v(step_ - 1);
     next_tail({-1, 0});
     mbarrier_arrive(sm_.tail_full);
@@ -40,16 +33,23 @@ class Producer {
   }
 
  private:
-  __device__ __forceinline__ void load_q(volatile Tile& tile, int number) const {
-    const int buffer = buffer_of<C>(number);
-    const uint32_t bar = sm_.q_full + buffer * 8;
-    mbarrier_expect_bytes(bar, C::kQBytes);
-    const int head = tile.head, row = tile.q_row + tile.first;
-#pragma unroll 1
-    for (int g = 0; g < C::kGroups; ++g) {
-      load_rows(sm_.q + buffer * C::kQBytes + g * C::kQGroupBytes, p_.q, bar, 8192,
-                coordinates_of(p_.q, row + g * 64, head), 0, C::kColumnBlocks);
+  __device__ __forceinline__ bool announced(int tile) const {
+    mbarrier_wait(tile_announced(sm_), tile & 1);
+    return sm_.tiles[tile & 1].first >= 0;
+  }
+  __device__ __forceinline__ void load_tiles() {
+    int tile = 0;
+    for (int unit = blockIdx.x; unit < p_.units; ++tile) {
+      const Unit next = unit_of<C>(p_, unit);
+      keys_.expect(next);
+      mbarrier_wait(sm_.q_empty + buffer_of<C>(tile) * 8, phase_of<C>(tile) ^ 1);
+      announce<C>(p_, sm_.tiles[tile & 1], next);
+      keys_.begin(tile);
+      load_q<C>(p_, sm_, tile);
+      unit = load_keys(tile);
     }
+    announce_end<C>(sm_, tile);
+    if (C::kMerges) mbarrier_arrive(sm_.carry_due + buffer_of<C>(tile) * 8);
   }
 
   /// Loads K and V of a tile, V one block behind K. Returns the unit to go on with.
@@ -57,10 +57,14 @@ class Producer {
   __device__ __forceinline__ int load_keys(int number) {
     volatile Tile& tile = sm_.tiles[number & 1];
     const int first = tile.block_min, last = tile.block_max;
-    int unit = 0, i = keys_.first(first);
+    int unit = 0, i = keys_.first(number, first);
 #pragma unroll 1
     for (int n = first; n <= last; ++n) {
-      if (n == last) unit = gridDim.x + atomicInc(p_.counter, p_.units - 1);
+      if constexpr (C::kAnnounces) {
+        if (n == max(first, last - kBlocksAhead)) mbarrier_arrive(tile_due(sm_));
+      } else {
+        if (n == last) unit = gridDim.x + atomicInc(p_.counter, p_.units - 1);
+      }
       if (C::kMerges && n == carry_block(tile)) {
         mbarrier_arrive(sm_.carry_due + buffer_of<C>(number) * 8);
       }
@@ -109,6 +113,8 @@ class Producer {
     sm_.tail->valid = tail.valid;
     ++tails_;
   }
+
+  static constexpr int kBlocksAhead = 3;  // take about as long as a draw and a load
 
   const Parameters& p_;
   const Shared& sm_;

@@ -1,8 +1,8 @@
 // From accumulators to O and LSE in memory.
 #pragma once
 
-#include "providers/hopper/forward/parameters.h"
 #include "providers/hopper/forward/rows.cuh"
+#include "providers/hopper/forward/tiles.cuh"
 #include "providers/hopper/ptx/arithmetic.cuh"
 #include "providers/hopper/ptx/global.cuh"
 #include "providers/hopper/ptx/tma.cuh"
@@ -209,12 +209,20 @@ __device__ __forceinline__ void stage_rows(uint32_t base, const float (&o)[R]) {
   fence_async_proxy();
 }
 
-/// `rows` staged rows to memory, 16 bytes a lane of one warp.
+/// `rows` staged rows of each head to memory, 16 bytes a lane of one warp.
+template <class C>
 __device__ __forceinline__ void copy_staged(const Parameters& p, uint32_t base, int row, int head,
                                             int rows, int lane) {
 #pragma unroll 1
-  for (int r = lane / 8; r < rows; r += 4) {
-    uint16_t* const out = p.out.at<uint16_t>(row + r, head);
+  for (int r = lane / 8; r < (C::kShares ? 64 : rows); r += 4) {
+    int query = r, h = head;
+    if constexpr (C::kShares) {
+      const int queries_log2 = 6 - heads_log2<C>(p);
+      query &= (1 << queries_log2) - 1;
+      h += r >> queries_log2;
+      if (query >= rows) continue;
+    }
+    uint16_t* const out = p.out.at<uint16_t>(row + query, h);
 #pragma unroll 1
     for (int column = lane % 8 * 8; column < p.out.dim; column += 64) {
       const uint32_t from = base + column / 64 * 8192 + r * 128 + ((lane % 8 ^ r % 8) << 4);

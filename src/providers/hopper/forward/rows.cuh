@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "providers/hopper/ptx/arithmetic.cuh"
+
 namespace longspan::hopper {
 
 struct Rows {
@@ -80,6 +82,25 @@ __device__ __forceinline__ void hide_before(float (&s)[R], int first_upper, int 
       if (8 * i + e < first_upper) s[4 * i + e] = hidden;
       if (8 * i + e < first_lower) s[4 * i + 2 + e] = hidden;
     }
+}
+
+/// How many of a thread's columns of a row lie before column `end`, which is relative to its first
+/// one. Below 0 where `end` is; in the row below, two more.
+__device__ __forceinline__ int columns_before(int end) { return (end >> 3) * 2 + min(end & 7, 2); }
+
+/// Hides columns of both rows but those numbered [first, end), as columns_before() counts.
+// NOTE: ptxas makes one predicate each of 7 bits at a time (R2P) in this order of columns only.
+template <int R>
+__device__ __forceinline__ void hide_but(float (&s)[R], int first, int end_upper, int end_lower) {
+  static_assert(R / 2 <= 32);
+  const uint32_t upper = bits(max(first, 0), max(end_upper - max(first, 0), 0));
+  const uint32_t lower = bits(max(first + 2, 0), max(end_lower - max(first + 2, 0), 0));
+#pragma unroll
+  for (int i = 0; i < R / 2; ++i)
+    if (!(upper & 1u << i)) s[i / 2 * 4 + i % 2] = -kInfinity;
+#pragma unroll
+  for (int i = 0; i < R / 2; ++i)
+    if (!(lower & 1u << i)) s[i / 2 * 4 + 2 + i % 2] = -kInfinity;
 }
 
 /// Four neighbouring columns of sixteen of a row, of which a thread holds pairs of the `first`

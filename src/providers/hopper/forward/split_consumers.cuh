@@ -37,7 +37,7 @@ class SplitLeft {
       if (tile.first < 0) break;
       block_ = tile.block_min;
       last_ = tile.block_max;
-      unmasked_ = unmasked_blocks<kKeys>(tile, tile.first);
+      unmasked_ = unmasked_blocks<kKeys>(tile, tile.first, C::kRows);
       attend(tile);
       finish(tile);
     }

@@ -53,7 +53,7 @@ class SplitProducer {
         mbarrier_arrive(sm_.announced);
         mbarrier_arrive(sm_.q_full);
       } else {
-        announce<C::kRows, C::kKeys>(p_, tile, unit_of(p_, unit));
+        announce<C>(p_, tile, unit_of<C>(p_, unit));
         mbarrier_arrive(sm_.announced);
         mbarrier_expect_bytes(sm_.q_full, C::kQBytes);
         load_rows(sm_.q, p_.q, sm_.q_full, C::kRows * 128,

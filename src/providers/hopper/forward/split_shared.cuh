@@ -21,7 +21,7 @@ namespace longspan::hopper {
 template <class T, int DIM, bool MERGES, bool TERMS>
 struct SplitConfig {
   using Element = T;
-  static constexpr bool kMerges = MERGES, kTerms = TERMS;
+  static constexpr bool kMerges = MERGES, kTerms = TERMS, kShares = false;
   static constexpr bool kEarlyPack = !TERMS;  // terms leave no registers for keeping S beside P
   static constexpr int kDim = DIM, kRows = 64, kKeys = 128, kSlots = 4, kThreads = 384;
   // Blocks of 64 columns. The left side has less of O, since it has the scores.

@@ -26,6 +26,13 @@ __device__ __forceinline__ float reciprocal_fast(float x) {
   return y;
 }
 
+/// A word of `count` ones from bit `first` on.
+__device__ __forceinline__ uint32_t bits(int first, int count) {
+  uint32_t r;
+  asm("bmsk.clamp.b32 %0, %1, %2;" : "=r"(r) : "r"(first), "r"(count));
+  return r;
+}
+
 /// Two neighbours of a row, `low` at the lower address.
 template <class T>
 __device__ __forceinline__ uint32_t pack(float low, float high);
