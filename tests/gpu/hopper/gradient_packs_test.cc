@@ -17,8 +17,8 @@ constexpr Band kCausal{-kUnbounded, 0};
 constexpr std::pair<int64_t, int64_t> kDims[] = {{192, 128}, {192, 192}, {256, 256}, {512, 512}};
 
 /// Sequences of these lengths with gaps between them, all with one band.
-Case make_pack(const std::vector<std::pair<int64_t, int64_t>>& lengths, int64_t dim,
-               int64_t dim_v, Band band) {
+Case make_pack(const std::vector<std::pair<int64_t, int64_t>>& lengths, int64_t dim, int64_t dim_v,
+               Band band) {
   int64_t q = 3, k = 8;
   std::vector<PlacedTile> tiles;
   for (const auto& [nq, nk] : lengths) {

@@ -92,7 +92,8 @@ class Simulation {
       constexpr int64_t kSides = kUnitQueries / kBlockSide;
       for (int64_t head = item.first_head; head < item.last_head; ++head) {
         for (int64_t line = item.first / kSides; line * kSides < item.last; ++line) {
-          write_blocks(lists, item, head, line, lists.lines[static_cast<size_t>(region.line + line)]);
+          write_blocks(lists, item, head, line,
+                       lists.lines[static_cast<size_t>(region.line + line)]);
         }
       }
     }

@@ -121,6 +121,8 @@ TEST(HopperChunks, EveryPairOnceWithoutP) {
     }
   }
   check_chunks(narrow(problem_of(2200, 70, 1, 1, true)), {placed(0, 2200, 0, 70, kFull)}, 17);
+  check_chunks(narrow(problem_of(2200, 70, 1, 1, false)), {placed(0, 2200, 0, 70, {-2100, -70})},
+               17);
 }
 
 TEST(HopperChunks, Packs) {

@@ -108,11 +108,10 @@ TEST(HopperOrder, LastHeadsComeTogetherWhereDvIsSummedElsewhere) {
   EXPECT_EQ(lists.gradients.size(), 20u * 2 * 32);
   // A head has 2112 steps, 132 multiprocessors 8448 while the longest of 64 lasts: four heads.
   const auto joined = lists.gradients.begin() + 16 * 2 * 32;
-  EXPECT_TRUE(
-      std::ranges::is_sorted(lists.gradients.begin(), joined, {}, &GradientItem::head));
+  EXPECT_TRUE(std::ranges::is_sorted(lists.gradients.begin(), joined, {}, &GradientItem::head));
   EXPECT_EQ((joined - 1)->head, 15);
-  EXPECT_TRUE(std::ranges::is_sorted(joined, lists.gradients.end(), std::ranges::greater(),
-                                     steps_of));
+  EXPECT_TRUE(
+      std::ranges::is_sorted(joined, lists.gradients.end(), std::ranges::greater(), steps_of));
 }
 
 }  // namespace

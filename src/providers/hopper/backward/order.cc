@@ -64,51 +64,65 @@ int64_t first_joined_head(const Chunk& chunk, const Lists& lists) {
   return std::max<int64_t>(heads - (longest * kMultiprocessors + of_head - 1) / of_head, 0);
 }
 
+constexpr int32_t kLineBlocks = kUnitQueries / kBlockSide;
+
+/// Lines of 128 queries that a sum of dV goes over, for each head.
+Range lines_of(const GradientItem& item) {
+  return {item.first / kLineBlocks, (item.last + kLineBlocks - 1) / kLineBlocks};
+}
+/// Those of all its heads.
+int64_t lines_in(const GradientItem& item) {
+  const Range lines = lines_of(item);
+  return (lines.last - lines.first) * (item.last_head - item.first_head);
+}
+
 /// Part number `part` of `count`, the first ones longer.
-Range part_of(int64_t first, int64_t last, int64_t part, int64_t count) {
-  const int64_t each = (last - first) / count, more = (last - first) % count;
-  const auto begin = [&](int64_t i) { return first + i * each + std::min(i, more); };
+Range part_of(Range all, int64_t part, int64_t count) {
+  const int64_t each = (all.last - all.first) / count, more = (all.last - all.first) % count;
+  const auto begin = [&](int64_t i) { return all.first + i * each + std::min(i, more); };
   return {begin(part), begin(part + 1)};
 }
 
+/// Appends the parts of a sum.
+void append_parts(GradientItem item, int64_t parts, std::vector<GradientItem>& items) {
+  const bool adds = item.adds, ends = item.ends;
+  const Range heads{item.first_head, item.last_head}, blocks{item.first, item.last};
+  const Range lines = lines_of(item);
+  item.sum_parts = static_cast<int32_t>(parts);
+  for (int64_t i = 0; i < parts; ++i) {
+    if (heads.last - heads.first > 1) {
+      const Range some = part_of(heads, i, parts);
+      item.first_head = static_cast<int32_t>(some.first);
+      item.last_head = static_cast<int32_t>(some.last);
+    } else {
+      const Range some = part_of(lines, i, parts);
+      item.first = static_cast<int32_t>(std::max(some.first * kLineBlocks, blocks.first));
+      item.last = static_cast<int32_t>(std::min(some.last * kLineBlocks, blocks.last));
+    }
+    item.sum_part = static_cast<int32_t>(i);
+    item.adds = adds || i > 0;
+    item.ends = ends && i + 1 == parts;
+    items.push_back(item);
+  }
+}
+
 /// Splits sums that take longer than a multiprocessor's share of all, of about 132, between heads
-/// and then between lines of queries.
+/// or between lines.
 void split_values(std::vector<GradientItem>& items) {
-  constexpr int64_t kMultiprocessors = 132, kLeastSteps = 16;  // of 64 queries
+  constexpr int64_t kMultiprocessors = 132, kLeastLines = 8;
   int64_t all = 0;
-  for (const GradientItem& item : items) all += steps_of(item);
-  const int64_t most = std::max(all / kMultiprocessors, kLeastSteps);
+  for (const GradientItem& item : items) all += lines_in(item);
+  const int64_t most = std::max(all / kMultiprocessors, kLeastLines);
   std::vector<GradientItem> whole;
   whole.swap(items);
-  int32_t turn = 0;
+  int32_t turns = 0;
   for (GradientItem& item : whole) {
-    const int64_t steps = steps_of(item), heads = item.last_head - item.first_head;
+    const int64_t heads = item.last_head - item.first_head, lines = lines_in(item);
     // A sum that is a little longer is left alone: a part costs a reading of its rows.
-    int64_t parts = steps * 7 <= most * 8 ? 1 : (steps + most - 1) / most;
-    const int64_t first = item.first / 2, last = (item.last + 1) / 2;  // lines
-    parts = std::min(parts, heads > 1 ? heads : last - first);
-    if (parts <= 1) {
-      items.push_back(item);
-      continue;
-    }
-    item.turn = turn++;
-    item.sum_parts = static_cast<int32_t>(parts);
-    for (int64_t i = 0; i < parts; ++i) {
-      GradientItem part = item;
-      part.sum_part = static_cast<int32_t>(i);
-      if (heads > 1) {
-        const Range some = part_of(item.first_head, item.last_head, i, parts);
-        part.first_head = static_cast<int32_t>(some.first);
-        part.last_head = static_cast<int32_t>(some.last);
-      } else {
-        const Range some = part_of(first, last, i, parts);
-        part.first = std::max(static_cast<int32_t>(some.first * 2), item.first);
-        part.last = std::min(static_cast<int32_t>(some.last * 2), item.last);
-      }
-      part.adds = item.adds || i > 0;
-      part.ends = item.ends && i + 1 == parts;
-      items.push_back(part);
-    }
+    const int64_t wanted = lines * 7 <= most * 8 ? 1 : (lines + most - 1) / most;
+    const int64_t parts = std::min(wanted, heads > 1 ? heads : lines);
+    if (parts > 1) item.turn = turns++;
+    append_parts(item, std::max<int64_t>(parts, 1), items);
   }
 }
 
@@ -134,8 +148,7 @@ void order_gradients(const TileProblem& problem, const Chunk& chunk, Lists& list
 void order_values(const Chunk& chunk, Lists& lists) {
   if (chunk.cut) split_values(lists.values);
   // Stable: parts of a sum, none longer than the one before, stay in their order.
-  std::ranges::stable_sort(lists.values, {},
-                           [](const GradientItem& item) { return -steps_of(item); });
+  std::ranges::stable_sort(lists.values, std::ranges::greater(), lines_in);
 }
 
 }  // namespace longspan::hopper

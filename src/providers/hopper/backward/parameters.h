@@ -69,10 +69,10 @@ struct ValueParameters {
   GradientRows values;
   const GradientItem* items = nullptr;  // of dV
   uint32_t* counter = nullptr;          // as in GradientParameters
-  uint32_t* turns = nullptr;  // two for each sum in parts, 0 before every launch and after it
-  int32_t units = 0;                    // items
-  int32_t only_key_head = -1;           // as in GradientParameters
-  float scale_log2 = 1;                 // as in ScoreParameters
+  uint32_t* turns = nullptr;   // two for each sum in parts, 0 before every launch and after it
+  int32_t units = 0;           // items
+  int32_t only_key_head = -1;  // as in GradientParameters
+  float scale_log2 = 1;        // as in ScoreParameters
   float hidden = 0;
 };
 

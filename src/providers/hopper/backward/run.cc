@@ -98,8 +98,8 @@ void BackwardPlan::set_rows(const BackwardTiles& t, std::byte* workspace, Launch
 Status BackwardPlan::set_call(const BackwardTiles& t, std::byte* workspace, Launch& launch) const {
   launch.in_place = in_place(t);
   if (launch.in_place) {
-    LONGSPAN_CHECK_OK(map_operands(views_of(t), columns_, key_rows(), launch.scores,
-                                   launch.gradients));
+    LONGSPAN_CHECK_OK(
+        map_operands(views_of(t), columns_, key_rows(), launch.scores, launch.gradients));
   }
   auto* const statistics = reinterpret_cast<RowStatistics*>(workspace + scratch_.statistics);
   const int64_t rows = problem_.capacity_q + kStatisticsPadding;

@@ -9,7 +9,7 @@
 namespace longspan::hopper {
 
 /// Bytes of P and dS in a workspace, unless its problem needs less, whatever the lengths: four
-/// heads of 8192 causal tokens, or two of a full mask, are one chunk.
+/// heads of 8192 causal tokens, or two of a full mask, are one chunk; twice as many of dS alone.
 inline constexpr int64_t kScoreBytes = int64_t{528} << 20;
 
 /// Columns of gradients that a block of threads computes at a time.
@@ -25,7 +25,7 @@ bool sums_values(const TileProblem& problem);
 
 /// Bytes from the start of the workspace.
 struct BackwardScratch {
-  size_t counter = 0;  // and turns behind it
+  size_t counter = 0;     // and turns behind it
   size_t statistics = 0;  // RowStatistics of all rows and heads
   size_t rows = 0;        // of a key head's operands, where TMA cannot read the caller's
   size_t sums_q = 0, sums_k = 0, sums_v = 0;  // f32, of whole results that several chunks make

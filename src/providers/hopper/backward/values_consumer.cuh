@@ -83,8 +83,8 @@ class ValueConsumer {
     if (leads()) release_scores(last);
     volatile ValueStep& step = sm_.steps[slot];
     if (rarely(step.hides[group_])) seen(step).hide(s, p_.hidden);
-    const uint32_t statistics = opaque(sm_.statistics) + slot * C::kStatisticBytes +
-                                (threadIdx.x & 3) * 16;
+    const uint32_t statistics =
+        opaque(sm_.statistics) + slot * C::kStatisticBytes + (threadIdx.x & 3) * 16;
     exponentials(s, statistics);
     wait_dout();  // NOTE: long over; its branch keeps ptxas from moving the wait below up here
     wgmma_wait<0>();
@@ -269,8 +269,8 @@ class ValueConsumer {
   const ValueParameters& p_;
   const ValueShared& sm_;
   int group_;
-  uint32_t put_;     // where it puts dS
-  float dv_[64];     // accumulators
+  uint32_t put_;  // where it puts dS
+  float dv_[64];  // accumulators
   int walks_ = 0, step_ = 0;
 };
 

@@ -149,8 +149,8 @@ class ValueReader {
 
   __device__ __forceinline__ void describe(volatile ValueWalk& walk, volatile ValueStep& step,
                                            int head, int line, const Line& blocks) const {
-    step.block = head * p_.chunk.head_blocks + blocks.first +
-                 walk.tile * (kGradientRows / kBlockSide);
+    step.block =
+        head * p_.chunk.head_blocks + blocks.first + walk.tile * (kGradientRows / kBlockSide);
     step.pitch = blocks.pitch;
     const int first = line * kUnitQueries;
     const int keys = walk.rows, queries = walk.queries - first;

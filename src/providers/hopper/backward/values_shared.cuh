@@ -13,7 +13,7 @@ namespace longspan::hopper {
 template <class T>
 struct ValueConfig {
   using Element = T;
-  static constexpr int kKeyBlocks = 3, kValueBlocks = 2;  // of 64 columns
+  static constexpr int kKeyBlocks = 3, kValueBlocks = 2;    // of 64 columns
   static constexpr int kColumnBytes = kGradientRows * 128;  // 128 rows of 64 columns
   static constexpr int kKeyBytes = kKeyBlocks * kColumnBytes;
   static constexpr int kValueBytes = kValueBlocks * kColumnBytes;
@@ -37,7 +37,7 @@ struct ValueWalk {
   int32_t rows;   // from it to the region's last key, maybe more than the walk has
   int32_t head;   // key head of the view
   int32_t adds, ends;
-  int32_t turn, sum_part, sum_parts;  // as in GradientItem
+  int32_t turn, sum_part, sum_parts;                     // as in GradientItem
   int32_t tile;                                          // as in GradientItem
   int32_t first_line, last_line, first_head, last_head;  // lines of 128 queries
   int32_t q_row, queries;                                // of the region
@@ -47,7 +47,7 @@ struct ValueWalk {
 
 /// What the warpgroups need to know of a step.
 struct ValueStep {
-  int32_t block, pitch;  // of scratch: the first one, and blocks to the next 64 queries
+  int32_t block, pitch;   // of scratch: the first one, and blocks to the next 64 queries
   int32_t keys, queries;  // that there are from the step's first ones on, maybe more than it has
   int32_t lo, hi;         // query i of the step sees key j when lo <= j - i <= hi
   int32_t hides[2];       // whether 64 keys have pairs that do not see each other, or do not exist
