@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "gpu/device_tensors.h"
@@ -66,6 +67,8 @@ bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0;
 }
 
+using Dims = std::pair<int64_t, int64_t>;  // of queries and keys, and of values
+
 struct Repeats {
   DType dtype = DType::kBF16;
   bool whole = true;
@@ -73,8 +76,9 @@ struct Repeats {
   bool terms = false;
 };
 
-void repeat_and_replay(int64_t dim, const Repeats& way) {
-  Case c = make_case(1500, 1400, dim, dim, way.dtype);
+void repeat_and_replay(Dims dims, const Repeats& way) {
+  const auto [dim, dim_v] = dims;
+  Case c = make_case(1500, 1400, dim, dim_v, way.dtype);
   c.problem.direction = Direction::kBackward;
   c.tiles = {make_placed(0, 700, 0, 700, {-kUnbounded, 0}), make_placed(710, 330, 690, 300, {}),
              make_placed(1100, 400, 1000, 400, {-300, 20})};
@@ -113,8 +117,10 @@ void repeat_and_replay(int64_t dim, const Repeats& way) {
   }
 }
 
-class HopperBackwardCalls : public ::testing::TestWithParam<int64_t> {};
-INSTANTIATE_TEST_SUITE_P(Dims, HopperBackwardCalls, ::testing::Values(192, 256, 512));
+class HopperBackwardCalls : public ::testing::TestWithParam<Dims> {};
+INSTANTIATE_TEST_SUITE_P(Dims, HopperBackwardCalls,
+                         ::testing::Values(Dims{192, 128}, Dims{192, 192}, Dims{256, 256},
+                                           Dims{512, 512}));
 
 TEST_P(HopperBackwardCalls, WholeGradientsRepeatTheirBits) { repeat_and_replay(GetParam(), {}); }
 TEST_P(HopperBackwardCalls, WholeGradientsOfSeveralChunksRepeatTheirBits) {

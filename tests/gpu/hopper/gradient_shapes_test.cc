@@ -62,6 +62,9 @@ TEST(HopperGradients, OtherDims) {
                               {504, 504},
                               {192, 128},
                               {128, 192},
+                              {136, 8},
+                              {144, 72},
+                              {192, 104},
                               {200, 72},
                               {256, 8},
                               {8, 256},
@@ -90,6 +93,7 @@ TEST(HopperGradients, EveryMask) {
                              {-kUnbounded, -210},
                              {5, 2}}) {
       check_backward(one_tile_case(nq, nk, 192, 192, band), ++seed);
+      check_backward(one_tile_case(nq, nk, 192, 128, band), ++seed);
     }
   }
 }
@@ -100,6 +104,7 @@ TEST(HopperGradients, EveryRemainder) {
     for (const int64_t nk : {1, 7, 64, 97, 128, 161, 255, 257}) {
       const Band band = (nq + nk) % 2 == 0 ? kCausal : kFull;
       check_backward(one_tile_case(nq, nk, 256, 256, band), ++seed);
+      check_backward(one_tile_case(nq, nk, 192, 128, band), ++seed);
     }
   }
 }
@@ -110,8 +115,8 @@ TEST(HopperGradients, GroupsOfHeads) {
   };
   for (const Heads h :
        {Heads{4, 4, 1, 0}, {6, 2, 3, 0}, {8, 1, 8, 0}, {3, 1, 8, 2}, {4, 3, 2, 0}, {5, 3, 3, 2}}) {
-    for (const int64_t dim : {192, 512}) {
-      Case c = make_case(401, 370, dim, dim);
+    for (const auto& [dim, dim_v] : {std::pair{192, 128}, {192, 192}, {512, 512}}) {
+      Case c = make_case(401, 370, dim, dim_v);
       c.problem.heads_q = h.q;
       c.problem.heads_kv = h.kv;
       c.problem.group = h.group;
@@ -123,8 +128,10 @@ TEST(HopperGradients, GroupsOfHeads) {
 }
 
 TEST(HopperGradients, FromOWithoutDelta) {
-  for (const int64_t dim : kDims) {
-    Case c = one_tile_case(300, 500, dim, dim, {-kUnbounded, 200});
+  std::vector<std::pair<int64_t, int64_t>> dims = {{192, 128}};
+  for (const int64_t dim : kDims) dims.emplace_back(dim, dim);
+  for (const auto& [dim, dim_v] : dims) {
+    Case c = one_tile_case(300, 500, dim, dim_v, {-kUnbounded, 200});
     const Inputs in = make_inputs(c, 2300);
     const ExactBackward exact = exact_backward(c, in);
     check_whole_gradients(c, in, exact, {.from_o = true, .factor = 1.5});
@@ -134,10 +141,10 @@ TEST(HopperGradients, FromOWithoutDelta) {
 /// Several units for each block of threads, of all orders.
 TEST(HopperGradients, LongSequences) {
   uint64_t seed = 2400;
-  for (const int64_t dim : {192, 512}) {
+  for (const auto& [dim, dim_v] : {std::pair{192, 128}, {192, 192}, {512, 512}}) {
     constexpr int64_t kRows = 1536;
     for (const Band& band : {kFull, kCausal, Band{-500, 0}}) {
-      Case c = one_tile_case(kRows, kRows, dim, dim, band);
+      Case c = one_tile_case(kRows, kRows, dim, dim_v, band);
       c.problem.heads_q = 8;
       c.problem.group = 4;
       check_backward(c, ++seed);
@@ -153,6 +160,22 @@ TEST(HopperGradients, HeadsOfTheirOwn) {
     c.problem.heads_q = c.problem.heads_kv = 40;
     c.problem.group = 1;
     check_backward(c, ++seed);
+  }
+}
+
+/// Sums of dV that are split between several parts, of lines and of heads.
+TEST(HopperGradients, SplitSums) {
+  uint64_t seed = 2480;
+  for (const int64_t group : {1, 3}) {
+    for (const Band& band : {kFull, kCausal, Band{-kUnbounded, 700}}) {
+      Case c = one_tile_case(3300, 1200, 192, 128, band, DType::kF16);
+      c.problem.heads_q = 3;
+      c.problem.heads_kv = 3 / group;
+      c.problem.group = group;
+      for (const int64_t units : {60, 130}) {
+        check_backward(c, ++seed, {.score_bytes = units * 2 * hopper::kUnitBytes});
+      }
+    }
   }
 }
 

@@ -25,8 +25,12 @@ class Simulation {
     const Chunks cut = cut_into_chunks(problem_, tiles, units_);
     for (const Chunk& chunk : cut.chunks) {
       const Lists lists = make_lists(problem_, cut.parts[chunk.parts], chunk, {256, 256});
-      run_scores(lists, chunk);
       written_.clear();
+      if (sums_values(problem_)) {
+        run_values(lists, chunk);
+      } else {
+        run_scores(lists, chunk);
+      }
       for (const GradientItem& item : lists.gradients) {
         if (item.part == 0) run_gradient(lists, chunk, item);
       }
@@ -70,6 +74,46 @@ class Simulation {
     }
   }
 
+  /// dS of each line of queries that sums of dV go over, and the sums.
+  void run_values(const Lists& lists, const Chunk& chunk) {
+    blocks_.clear();
+    EXPECT_TRUE(lists.scores.empty());
+    const int64_t heads = chunk.heads.last - chunk.heads.first;
+    EXPECT_LE(heads * lists.head_blocks, units_ * kUnitBlocks);
+    std::map<int32_t, int32_t> turns;
+    for (const GradientItem& item : lists.values) {
+      EXPECT_EQ(item.gradient, Gradient::kDv);
+      if (item.sum_parts > 1) {
+        EXPECT_TRUE(chunk.cut);
+        EXPECT_LT(item.turn * 2 + 1, backward_turns(problem_));
+        EXPECT_EQ(turns[item.turn]++, item.sum_part);
+      }
+      const Region& region = lists.regions[static_cast<size_t>(item.region)];
+      constexpr int64_t kSides = kUnitQueries / kBlockSide;
+      for (int64_t head = item.first_head; head < item.last_head; ++head) {
+        for (int64_t line = item.first / kSides; line * kSides < item.last; ++line) {
+          write_blocks(lists, item, head, line,
+                       lists.lines[static_cast<size_t>(region.line + line)]);
+        }
+      }
+    }
+    for (const GradientItem& item : lists.values) run_gradient(lists, chunk, item);
+  }
+
+  void write_blocks(const Lists& lists, const GradientItem& item, int64_t head, int64_t line_number,
+                    const Line& line) {
+    for (int64_t r = 0; r < kUnitQueries / kBlockSide; ++r) {
+      for (int64_t c = 0; c < kGradientRows / kBlockSide; ++c) {
+        const int64_t column = item.tile * (kGradientRows / kBlockSide) + c;
+        const int64_t at = head * lists.head_blocks + line.first + column + r * line.pitch;
+        const Block block{static_cast<size_t>(item.region), head,
+                          line_number * kUnitQueries + r * kBlockSide, column * kBlockSide};
+        EXPECT_TRUE(at >= 0 && at < head * lists.head_blocks + lists.head_blocks);
+        EXPECT_TRUE(blocks_.emplace(at, block).second) << "block " << at << " twice";
+      }
+    }
+  }
+
   void expect_block(int64_t at, const Block& expected) const {
     const auto found = blocks_.find(at);
     ASSERT_NE(found, blocks_.end()) << "block " << at << " was not written";
@@ -89,7 +133,8 @@ class Simulation {
     const int64_t head = item.head + (queries ? chunk.heads.first : chunk.key_heads.first);
     for (int64_t i = first; i < first + count; ++i) {
       const int64_t row = (queries ? region.q_row : region.k_row) + i;
-      EXPECT_TRUE(written_.insert({item.gradient, head, row}).second) << "two write row " << row;
+      const bool first = written_.insert({item.gradient, head, row}).second;
+      EXPECT_EQ(first, item.sum_part == 0) << "two write row " << row;
       State& state = rows[{item.gradient, head, row}];
       EXPECT_FALSE(state.ended);
       EXPECT_EQ(item.adds, state.begun || !problem_.features.whole);

@@ -107,6 +107,24 @@ TEST(HopperChunks, EveryPairOnce) {
   }
 }
 
+/// dV summed where scores are made, and its sums in parts.
+TEST(HopperChunks, EveryPairOnceWithoutP) {
+  const auto narrow = [](TileProblem p) {
+    p.dim_qk = 192, p.dim_v = 128;
+    return p;
+  };
+  for (const Band& band : {kFull, kCausal, Band{-150, 40}, Band{-kUnbounded, -100}}) {
+    for (const int64_t units : {1, 4, 1000}) {
+      const int64_t group = units == 4 ? 2 : 1;
+      const TileProblem p = narrow(problem_of(300, 310, 2, group, units == 1));
+      check_chunks(p, {placed(10, 280, 5, 300, band)}, units);
+    }
+  }
+  check_chunks(narrow(problem_of(2200, 70, 1, 1, true)), {placed(0, 2200, 0, 70, kFull)}, 17);
+  check_chunks(narrow(problem_of(2200, 70, 1, 1, false)), {placed(0, 2200, 0, 70, {-2100, -70})},
+               17);
+}
+
 TEST(HopperChunks, Packs) {
   std::mt19937_64 random(12);
   std::vector<PlacedTile> tiles;

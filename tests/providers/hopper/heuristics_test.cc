@@ -101,11 +101,12 @@ TEST(HopperHeuristics, BackwardHasItsKernels) {
   std::set<const void*> entries;
   for (const DType dtype : {DType::kBF16, DType::kF16}) {
     for (const bool terms : {false, true}) entries.insert(score_kernel(dtype, terms).entry);
+    entries.insert(value_kernel(dtype).entry);
     for (const auto& [dim_qk, dim_v] : {std::pair{192, 192}, {192, 128}, {256, 256}}) {
       entries.insert(gradient_kernel(gradient_columns(dim_qk, dim_v), dtype).entry);
     }
   }
-  EXPECT_EQ(entries.size(), 10u);
+  EXPECT_EQ(entries.size(), 12u);
   EXPECT_EQ(entries.count(nullptr), 0u);
 }
 

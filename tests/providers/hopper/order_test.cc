@@ -14,14 +14,14 @@ namespace {
 constexpr Band kFull;
 constexpr Band kCausal{-kUnbounded, 0};
 
-TileProblem problem_of(int64_t heads, int64_t group) {
+TileProblem problem_of(int64_t heads, int64_t group, int64_t dim_v = 192) {
   TileProblem p{.direction = Direction::kBackward,
                 .dtype = DType::kBF16,
                 .heads_q = heads,
                 .heads_kv = heads / group,
                 .group = group,
                 .dim_qk = 192,
-                .dim_v = 128};
+                .dim_v = dim_v};
   p.features.whole = true;
   return p;
 }
@@ -31,7 +31,7 @@ Lists lists_of(const TileProblem& p, int64_t nq, int64_t nk, Band band) {
                   .q = {0, nq},
                   .k = {0, nk}};
   const Chunk chunk{.key_heads = {0, p.heads_kv}, .heads = {0, p.heads_q}};
-  return make_lists(p, {part}, chunk, {192, 128});
+  return make_lists(p, {part}, chunk, gradient_columns(p.dim_qk, p.dim_v));
 }
 
 /// Blocks of the other side, in the order in which an item sums them.
@@ -99,6 +99,19 @@ TEST(HopperOrder, LongSumsComeFirstWhereTheyAreFew) {
     const Lists lists = lists_of(problem_of(4, group), 4096, 4096, kCausal);
     EXPECT_TRUE(std::ranges::is_sorted(lists.gradients, std::ranges::greater(), steps_of));
   }
+}
+
+/// The last heads are so many that their sums keep multiprocessors busy during the longest one.
+TEST(HopperOrder, LastHeadsComeTogetherWhereDvIsSummedElsewhere) {
+  const Lists lists = lists_of(problem_of(20, 1, 128), 4096, 4096, kCausal);
+  EXPECT_EQ(lists.values.size(), 20u * 32);
+  EXPECT_EQ(lists.gradients.size(), 20u * 2 * 32);
+  // A head has 2112 steps, 132 multiprocessors 8448 while the longest of 64 lasts: four heads.
+  const auto joined = lists.gradients.begin() + 16 * 2 * 32;
+  EXPECT_TRUE(std::ranges::is_sorted(lists.gradients.begin(), joined, {}, &GradientItem::head));
+  EXPECT_EQ((joined - 1)->head, 15);
+  EXPECT_TRUE(
+      std::ranges::is_sorted(joined, lists.gradients.end(), std::ranges::greater(), steps_of));
 }
 
 }  // namespace

@@ -134,6 +134,7 @@ class Cutter {
                                  .heads = some,
                                  .first_heads = some.first == heads.first,
                                  .last_heads = some.last == heads.last,
+                                 .cut = true,
                                  .sums_q_row = part.tile.q_row + pieces[i].first_query});
         }
       }

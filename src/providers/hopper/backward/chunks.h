@@ -29,6 +29,7 @@ struct Chunk {
   Range heads;  // query heads, of these key heads
   // Whether the first, and the last, of the query heads of their key heads are among them.
   bool first_heads = true, last_heads = true;
+  bool cut = false;  // of a tile whose chunks are more than one: there are FP32 rows for its sums
   int64_t sums_q_row = 0;  // row of queries that FP32 rows of dQ in the workspace begin with
   bool operator==(const Chunk&) const = default;
 };

@@ -17,6 +17,9 @@ struct BackwardKernel {
 /// Recomputes P and dS of bf16 or f16, of scores with terms or without; takes ScoreParameters.
 const BackwardKernel& score_kernel(DType dtype, bool terms);
 
+/// Computes dV and dS of bf16 or f16, of plain scores; takes ValueParameters.
+const BackwardKernel& value_kernel(DType dtype);
+
 /// Computes gradients, so many columns at a time; takes GradientParameters.
 const BackwardKernel& gradient_kernel(const GradientColumns& columns, DType dtype);
 

@@ -65,6 +65,9 @@ struct alignas(16) GradientItem {
   bool up = true;     // or down
   bool adds = false;  // to the FP32 rows that are there
   bool ends = false;  // in the type of the operands; else the sum stays FP32
+  // Parts of a sum of dV add their rows one after the other: number `sum_part` of `sum_parts`, of
+  // sum `turn` of the launch.
+  int32_t turn = 0, sum_part = 0, sum_parts = 1;
   bool operator==(const GradientItem&) const = default;
 };
 

@@ -46,6 +46,7 @@ class ListMaker {
 
   Lists finish() {
     order_gradients(problem_, chunk_, lists_);
+    order_values(chunk_, lists_);
     return std::move(lists_);
   }
 
@@ -65,6 +66,7 @@ class ListMaker {
                           : Range{});
       add_line(seen.back());
     }
+    if (sums_values(problem_)) return;
     const auto lines = static_cast<int64_t>(seen.size());
     for (int64_t first = 0; first < lines; first += kLinesTogether) {
       add_items(seen, {first, std::min(first + kLinesTogether, lines)});
@@ -157,7 +159,11 @@ class ListMaker {
       item.gradient = Gradient::kDk;
       push(item, problem_.dim_qk, columns_.all);
       item.gradient = Gradient::kDv;
-      push(item, problem_.dim_v, columns_.values);
+      if (!sums_values(problem_)) {
+        push(item, problem_.dim_v, columns_.values);
+      } else if (steps_of(item) > 0 || item.ends || !item.adds) {
+        lists_.values.push_back(item);
+      }
     }
   }
 

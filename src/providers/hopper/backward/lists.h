@@ -17,7 +17,8 @@ struct Lists {
   std::vector<Region> regions;
   std::vector<Tokens> tokens;  // of the regions
   std::vector<Line> lines;
-  std::vector<ScoreItem> scores;        // of one head
+  std::vector<ScoreItem> scores;        // of one head; none where sums_values()
+  std::vector<GradientItem> values;     // of all heads where sums_values(): dV, longest sums first
   std::vector<GradientItem> gradients;  // of all heads, as order_gradients() says
   int32_t head_blocks = 0;              // blocks of scratch of a head
 };

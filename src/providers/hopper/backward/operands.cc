@@ -67,8 +67,8 @@ Result<OperandViews> packed_operands(const BackwardTiles& t, const ReadRows& rea
   return views;
 }
 
-Status map_operands(const OperandViews& w, const GradientColumns& columns, ScoreParameters& s,
-                    GradientParameters& g) {
+Status map_operands(const OperandViews& w, const GradientColumns& columns, int key_rows,
+                    ScoreParameters& s, GradientParameters& g) {
   const auto queries = [&](const TensorView& view, Box box, Operand& to) {
     return map(view, box, w.first_query, w.first_head, to);
   };
@@ -77,8 +77,8 @@ Status map_operands(const OperandViews& w, const GradientColumns& columns, Score
   };
   LONGSPAN_CHECK_OK(queries(w.q, {kUnitQueries, 1}, s.q));
   LONGSPAN_CHECK_OK(queries(w.dout, {kUnitQueries, 1}, s.dout));
-  LONGSPAN_CHECK_OK(keys(w.k, {kUnitKeys, 1}, s.k));
-  LONGSPAN_CHECK_OK(keys(w.v, {kUnitKeys, 1}, s.v));
+  LONGSPAN_CHECK_OK(keys(w.k, {key_rows, 1}, s.k));
+  LONGSPAN_CHECK_OK(keys(w.v, {key_rows, 1}, s.v));
   const auto box_of = [](int64_t box_columns) {
     return Box{kBlockSide, static_cast<int>(box_columns / 64)};
   };

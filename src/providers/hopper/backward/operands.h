@@ -28,7 +28,8 @@ OperandViews views_of(const BackwardTiles& tiles);
 Result<OperandViews> packed_operands(const BackwardTiles& tiles, const ReadRows& reads,
                                      int64_t key_head, Range heads, std::byte* scratch);
 
-Status map_operands(const OperandViews& views, const GradientColumns& columns,
+/// `key_rows`: rows of K and V that the kernel of scores takes at a time.
+Status map_operands(const OperandViews& views, const GradientColumns& columns, int key_rows,
                     ScoreParameters& scores, GradientParameters& gradients);
 
 }  // namespace longspan::hopper

@@ -11,4 +11,8 @@ namespace longspan::hopper {
 /// no long sums for the end; else the longest sums come first, whatever they are of.
 void order_gradients(const TileProblem& problem, const Chunk& chunk, Lists& lists);
 
+/// Puts the items of Lists::values in the order in which they are drawn, longest ones first. In
+/// chunks of a cut tile long sums are split.
+void order_values(const Chunk& chunk, Lists& lists);
+
 }  // namespace longspan::hopper

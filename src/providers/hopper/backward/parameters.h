@@ -60,6 +60,22 @@ struct GradientRows {
   bool wide_result = false;  // of 16 bytes
 };
 
+/// dV of a chunk, and its dS, where P is not written.
+struct ValueParameters {
+  Operand q, k, v, dout;  // boxes of 128 rows x 64 columns
+  ChunkParameters chunk;
+  const RowStatistics* statistics = nullptr;
+  int64_t rows = 0;  // of a head's statistics
+  GradientRows values;
+  const GradientItem* items = nullptr;  // of dV
+  uint32_t* counter = nullptr;          // as in GradientParameters
+  uint32_t* turns = nullptr;   // two for each sum in parts, 0 before every launch and after it
+  int32_t units = 0;           // items
+  int32_t only_key_head = -1;  // as in GradientParameters
+  float scale_log2 = 1;        // as in ScoreParameters
+  float hidden = 0;
+};
+
 /// Gradients of a chunk, from P and dS.
 struct GradientParameters {
   Operand operands[kGradients];  // K, Q and dout: what dQ, dK and dV are sums of

@@ -20,8 +20,9 @@ namespace longspan::hopper {
 /// A chunk, and where its lists begin in those of the call.
 struct StagedChunk {
   Range heads, key_heads;
-  size_t regions = 0, lines = 0, scores = 0, gradients = 0;
+  size_t regions = 0, lines = 0, scores = 0, values = 0, gradients = 0;
   int32_t score_count = 0;  // items
+  int32_t value_count = 0;
   int32_t gradient_count = 0;
   int32_t head_blocks = 0;
   int32_t sums_q_row = 0;  // as in Chunk
@@ -31,7 +32,7 @@ struct StagedChunk {
 struct StagedBackward final : public Staged {
   std::vector<PlacedTile> tiles;
   std::vector<StagedChunk> chunks;
-  cuda::Memory regions, lines, scores, gradients;
+  cuda::Memory regions, lines, scores, values, gradients;
   cuda::Memory tokens;  // of the regions, where a kernel with terms reads them
 };
 
@@ -43,7 +44,9 @@ class BackwardPlan final : public Plan {
         multiprocessors_(device.multiprocessors),
         scratch_(backward_scratch(problem, score_bytes)),
         columns_(gradient_columns(problem.dim_qk, problem.dim_v)),
-        score_kernel_(score_kernel(problem.dtype, has_terms(problem.features))) {}
+        sums_values_(sums_values(problem)),
+        score_kernel_(sums_values_ ? value_kernel(problem.dtype)
+                                   : score_kernel(problem.dtype, has_terms(problem.features))) {}
 
   size_t workspace_bytes() const override { return scratch_.end; }
   Result<std::shared_ptr<const Staged>> stage(std::span<const PlacedTile> tiles) const override;
@@ -56,15 +59,19 @@ class BackwardPlan final : public Plan {
   Status set_call(const BackwardTiles& tiles, std::byte* workspace, Launch& launch) const;
   void set_rows(const BackwardTiles& tiles, std::byte* workspace, Launch& launch) const;
   void set_chunk(const StagedBackward& staged, const StagedChunk& chunk, Launch& launch) const;
+  void complete_values(Launch& launch) const;
   Status run(Launch& launch, Stream stream) const;
   Status run_packed(const BackwardTiles& tiles, const StagedChunk& chunk, std::byte* workspace,
                     const Launch& all) const;
+
+  int key_rows() const { return sums_values_ ? kGradientRows : kUnitKeys; }
 
   TileProblem problem_;
   int ordinal_;
   int multiprocessors_;
   BackwardScratch scratch_;
   GradientColumns columns_;
+  bool sums_values_;
   const BackwardKernel& score_kernel_;
 };
 

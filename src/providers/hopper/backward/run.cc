@@ -20,6 +20,7 @@ namespace longspan::hopper {
 /// What both kernels of a call are launched with; chunks fill in their own.
 struct BackwardPlan::Launch {
   ScoreParameters scores;
+  ValueParameters values;  // in the place of scores; what they share is copied at the launch
   GradientParameters gradients;
   bool in_place = true;  // whether TMA reads the caller's operands
   bool follows = false;  // whether one of the two kernels is the last in the stream
@@ -97,7 +98,8 @@ void BackwardPlan::set_rows(const BackwardTiles& t, std::byte* workspace, Launch
 Status BackwardPlan::set_call(const BackwardTiles& t, std::byte* workspace, Launch& launch) const {
   launch.in_place = in_place(t);
   if (launch.in_place) {
-    LONGSPAN_CHECK_OK(map_operands(views_of(t), columns_, launch.scores, launch.gradients));
+    LONGSPAN_CHECK_OK(
+        map_operands(views_of(t), columns_, key_rows(), launch.scores, launch.gradients));
   }
   auto* const statistics = reinterpret_cast<RowStatistics*>(workspace + scratch_.statistics);
   const int64_t rows = problem_.capacity_q + kStatisticsPadding;
@@ -116,7 +118,9 @@ Status BackwardPlan::set_call(const BackwardTiles& t, std::byte* workspace, Laun
   s.chunk.ds = reinterpret_cast<char*>(workspace + scratch_.ds);
   s.chunk.group = static_cast<int32_t>(problem_.group);
   s.chunk.group_offset = static_cast<int32_t>(problem_.group_offset);
-  launch.gradients.counter = reinterpret_cast<uint32_t*>(workspace + scratch_.counter);
+  auto* const counter = reinterpret_cast<uint32_t*>(workspace + scratch_.counter);
+  launch.gradients.counter = launch.values.counter = counter;
+  launch.values.turns = counter + 1;
   return {};
 }
 
@@ -139,6 +143,8 @@ void BackwardPlan::set_chunk(const StagedBackward& staged, const StagedChunk& ch
   g.chunk = s.chunk;
   g.items = list_at<GradientItem>(staged.gradients, chunk.gradients);
   g.units = chunk.gradient_count;
+  launch.values.items = list_at<GradientItem>(staged.values, chunk.values);
+  launch.values.units = chunk.value_count;
   if (!problem_.features.whole) return;
   GradientRows& dq = g.rows[static_cast<int>(Gradient::kDq)];
   dq.first_row = chunk.sums_q_row;
@@ -149,11 +155,28 @@ void BackwardPlan::set_chunk(const StagedBackward& staged, const StagedChunk& ch
   }
 }
 
+void BackwardPlan::complete_values(Launch& launch) const {
+  const ScoreParameters& s = launch.scores;
+  ValueParameters& v = launch.values;
+  v.q = s.q, v.k = s.k, v.v = s.v, v.dout = s.dout;
+  v.chunk = launch.gradients.chunk;
+  v.statistics = s.statistics;
+  v.rows = s.rows;
+  v.scale_log2 = s.scale_log2;
+  v.hidden = s.hidden;
+  v.values = launch.gradients.rows[static_cast<int>(Gradient::kDv)];
+  v.only_key_head = launch.gradients.only_key_head;
+}
+
 Status BackwardPlan::run(Launch& launch, Stream stream) const {
   const auto blocks = [&](int32_t units) { return std::min(multiprocessors_, units); };
-  if (launch.scores.units > 0) {
-    LONGSPAN_CHECK_OK(launch_kernel(score_kernel_, blocks(launch.scores.units), &launch.scores,
-                                    launch.follows, stream));
+  const int32_t units = sums_values_ ? launch.values.units : launch.scores.units;
+  if (units > 0) {
+    if (sums_values_) complete_values(launch);
+    const void* const parameters = sums_values_ ? static_cast<const void*>(&launch.values)
+                                                : static_cast<const void*>(&launch.scores);
+    LONGSPAN_CHECK_OK(
+        launch_kernel(score_kernel_, blocks(units), parameters, launch.follows, stream));
     launch.follows = true;
   }
   if (launch.gradients.units == 0) return {};
@@ -173,7 +196,7 @@ Status BackwardPlan::run_packed(const BackwardTiles& t, const StagedChunk& chunk
     LONGSPAN_TRY(const OperandViews views,
                  packed_operands(t, chunk.reads, head, heads, workspace + scratch_.rows));
     ScoreParameters& s = launch.scores;
-    LONGSPAN_CHECK_OK(map_operands(views, columns_, s, launch.gradients));
+    LONGSPAN_CHECK_OK(map_operands(views, columns_, key_rows(), s, launch.gradients));
     const int64_t place = (heads.first - chunk.heads.first) * chunk.head_blocks * kBlockBytes;
     s.chunk.p += place;
     s.chunk.ds += place;
@@ -199,7 +222,8 @@ Status BackwardPlan::backward(const BackwardTiles& t, Workspace workspace) const
   auto* const scratch = static_cast<std::byte*>(workspace.data);
   Launch launch;
   LONGSPAN_CHECK_OK(set_call(t, scratch, launch));
-  LONGSPAN_CHECK_OK(cuda::fill_on_device(launch.gradients.counter, 0, sizeof(uint32_t), t.stream));
+  const auto zeros = static_cast<size_t>(1 + scratch_.turns) * sizeof(uint32_t);
+  LONGSPAN_CHECK_OK(cuda::fill_on_device(launch.gradients.counter, 0, zeros, t.stream));
   for (const StagedChunk& chunk : staged->chunks) {
     set_chunk(*staged, chunk, launch);
     LONGSPAN_CHECK_OK(launch.in_place ? run(launch, t.stream)

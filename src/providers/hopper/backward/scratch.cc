@@ -5,6 +5,7 @@
 #include "providers/hopper/backward/chunks.h"
 #include "providers/hopper/backward/layout.h"
 #include "providers/hopper/backward/row_statistics.h"
+#include "providers/hopper/heuristics.h"
 
 namespace longspan::hopper {
 namespace {
@@ -36,11 +37,21 @@ GradientColumns gradient_columns(int64_t dim_qk, int64_t dim_v) {
   return wider > 256 && wider <= 384 ? GradientColumns{192, 192} : GradientColumns{256, 256};
 }
 
+bool sums_values(const TileProblem& p) {
+  // Keys and their dV stay on a multiprocessor; fewer columns are declined.
+  return !has_terms(p.features) && p.dim_qk > 128 && p.dim_qk <= 192 && p.dim_v <= 128;
+}
+
+int64_t backward_turns(const TileProblem& p) {
+  return sums_values(p) ? 2 * units_up(p.capacity_k, kGradientRows) + 2 : 0;
+}
+
 BackwardScratch backward_scratch(const TileProblem& p, int64_t score_bytes) {
   // NOTE: as doubles, since the product of capacities may exceed 64 bits.
   const double of_head = static_cast<double>(units_up(p.capacity_q, kUnitQueries)) *
                          static_cast<double>(units_up(p.capacity_k, kUnitKeys));
-  const int64_t most = std::max<int64_t>(score_bytes / (2 * kUnitBytes), 1);
+  const bool writes_p = !sums_values(p);
+  const int64_t most = std::max<int64_t>(score_bytes / ((writes_p ? 2 : 1) * kUnitBytes), 1);
   BackwardScratch s;
   const double all = of_head * static_cast<double>(p.heads_q);
   s.units = all < static_cast<double>(most) ? static_cast<int64_t>(all) : most;
@@ -51,14 +62,15 @@ BackwardScratch backward_scratch(const TileProblem& p, int64_t score_bytes) {
       of_head * static_cast<double>(group) <= static_cast<double>(s.units) && read <= kMostRowHeads;
   const bool several = p.features.whole && !fits;
   Layout layout;
-  s.counter = layout.take(sizeof(uint32_t));
+  s.turns = backward_turns(p);
+  s.counter = layout.take((1 + s.turns) * static_cast<int64_t>(sizeof(uint32_t)));
   s.statistics = layout.take((p.capacity_q + kStatisticsPadding) * p.heads_q *
                              static_cast<int64_t>(sizeof(RowStatistics)));
   s.rows = layout.take(std::min(read, kMostRowHeads) * (p.dim_qk + p.dim_v) * 2);
   s.sums_q = layout.take(several ? grid_of(s.units, group).lines * kUnitQueries * p.dim_qk * 4 : 0);
   s.sums_k = layout.take(several ? p.capacity_k * p.dim_qk * 4 : 0);
   s.sums_v = layout.take(several ? p.capacity_k * p.dim_v * 4 : 0);
-  s.p = layout.take(s.units * kUnitBytes);
+  s.p = layout.take(writes_p ? s.units * kUnitBytes : 0);
   s.ds = layout.take(s.units * kUnitBytes);
   s.end = layout.end();
   return s;

@@ -52,8 +52,10 @@ StagedChunk append_lists(const TileProblem& problem, const Parts& parts, const C
   StagedChunk place = {.regions = all.regions.size(),
                        .lines = all.lines.size(),
                        .scores = all.scores.size(),
+                       .values = all.values.size(),
                        .gradients = all.gradients.size(),
                        .score_count = static_cast<int32_t>(lists.scores.size()),
+                       .value_count = static_cast<int32_t>(lists.values.size()),
                        .gradient_count = static_cast<int32_t>(lists.gradients.size()),
                        .head_blocks = lists.head_blocks,
                        .sums_q_row = static_cast<int32_t>(chunk.sums_q_row)};
@@ -62,6 +64,7 @@ StagedChunk append_lists(const TileProblem& problem, const Parts& parts, const C
   append(all.tokens, lists.tokens);
   append(all.lines, lists.lines);
   append(all.scores, lists.scores);
+  append(all.values, lists.values);
   append(all.gradients, lists.gradients);
   return place;
 }
@@ -93,6 +96,7 @@ Result<std::shared_ptr<const Staged>> BackwardPlan::stage(std::span<const Placed
   }
   LONGSPAN_TRY(staged->lines, on_device(all.lines));
   LONGSPAN_TRY(staged->scores, on_device(all.scores));
+  LONGSPAN_TRY(staged->values, on_device(all.values));
   LONGSPAN_TRY(staged->gradients, on_device(all.gradients));
   LONGSPAN_CHECK_OK(rows::load_pack_view());
   LONGSPAN_CHECK_OK(load_statistics());
