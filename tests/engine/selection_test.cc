@@ -34,6 +34,10 @@ TEST(Create, BadArguments) {
   expect_invalid(Engine::create({}, nullptr, shared_device()), "communicator is null");
   expect_invalid(Engine::create({}, communicator, Device{}), "no worker threads");
   Options options;
+  options.score_bytes = -1;
+  expect_invalid(Engine::create(options, communicator, shared_device()),
+                 "score_bytes -1: at least 0");
+  options.score_bytes = 0;
   options.deadline = std::chrono::milliseconds(0);
   expect_invalid(Engine::create(options, communicator, shared_device()), "deadline 0 ms");
   options = {};
@@ -88,6 +92,19 @@ TEST(HeadSlices, AreChosenOnGpusWhereHeadsAreExchanged) {
   Options rings;
   rings.forward.strategy = rings.backward.strategy = "ring";
   EXPECT_EQ(explain(problem(), two, kGpu, rings).value().head_slices, 1);
+}
+
+TEST(MakeSetting, BackwardKeepsTheBytesOfScoresThatOptionsName) {
+  Options options;
+  options.score_bytes = int64_t{64} << 20;
+  Setting setting = make_setting(problem(), Topology::blocks(1, 1), kGpu, options).value();
+  setting.forward = setting.backward = "ring";
+  const Strategy& ring = *find_strategy("ring").value();
+  const auto kept = [&](Direction direction) {
+    return ring.build(setting, direction, 0).value().tiles.score_bytes;
+  };
+  EXPECT_EQ(kept(Direction::kForward), 0);
+  EXPECT_EQ(kept(Direction::kBackward), options.score_bytes);
 }
 
 TEST(MakeSetting, GpusWriteWholeResultsWhereLengthsAreKnown) {

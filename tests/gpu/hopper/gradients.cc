@@ -101,7 +101,8 @@ void compute_by_hopper(const Case& c, const BackwardTiles& call, const BackwardW
   const cuda::DeviceScope scope(device.ordinal);
   TileProblem problem = c.problem;
   problem.direction = Direction::kBackward;
-  const hopper::BackwardPlan plan(problem, device, way.score_bytes.value_or(hopper::kScoreBytes));
+  problem.score_bytes = way.score_bytes;
+  const hopper::BackwardPlan plan(problem, device);
   const Status status = compute_by(plan, call);
   ASSERT_TRUE(status.ok()) << status.error().text() << ": " << c.text();
 }

@@ -20,7 +20,7 @@ ExactBackward exact_backward(const Case& c, const Inputs& in);
 /// What a check varies: bytes of P and dS, or those of the provider; whether delta is left out,
 /// which whole results may do.
 struct BackwardWay {
-  std::optional<int64_t> score_bytes;
+  int64_t score_bytes = 0;
   bool from_o = false;
   double factor = 1;  // of the bars of GPUs
 };

@@ -38,11 +38,11 @@ struct StagedBackward final : public Staged {
 
 class BackwardPlan final : public Plan {
  public:
-  BackwardPlan(const TileProblem& problem, const Device& device, int64_t score_bytes = kScoreBytes)
+  BackwardPlan(const TileProblem& problem, const Device& device)
       : problem_(problem),
         ordinal_(device.ordinal),
         multiprocessors_(device.multiprocessors),
-        scratch_(backward_scratch(problem, score_bytes)),
+        scratch_(backward_scratch(problem)),
         columns_(gradient_columns(problem.dim_qk, problem.dim_v)),
         sums_values_(sums_values(problem)),
         score_kernel_(sums_values_ ? value_kernel(problem.dtype)

@@ -46,7 +46,8 @@ int64_t backward_turns(const TileProblem& p) {
   return sums_values(p) ? 2 * units_up(p.capacity_k, kGradientRows) + 2 : 0;
 }
 
-BackwardScratch backward_scratch(const TileProblem& p, int64_t score_bytes) {
+BackwardScratch backward_scratch(const TileProblem& p) {
+  const int64_t score_bytes = p.score_bytes > 0 ? p.score_bytes : kScoreBytes;
   // NOTE: as doubles, since the product of capacities may exceed 64 bits.
   const double of_head = static_cast<double>(units_up(p.capacity_q, kUnitQueries)) *
                          static_cast<double>(units_up(p.capacity_k, kUnitKeys));

@@ -8,8 +8,9 @@
 
 namespace longspan::hopper {
 
-/// Bytes of P and dS in a workspace, unless its problem needs less, whatever the lengths: four
-/// heads of 8192 causal tokens, or two of a full mask, are one chunk; twice as many of dS alone.
+/// Bytes of P and dS in a workspace, unless its problem needs less or names others, whatever the
+/// lengths: four heads of 8192 causal tokens, or two of a full mask, are one chunk; twice as many
+/// of dS alone.
 inline constexpr int64_t kScoreBytes = int64_t{528} << 20;
 
 /// Columns of gradients that a block of threads computes at a time.
@@ -38,7 +39,7 @@ struct BackwardScratch {
 /// Turns of parts of sums of dV: one for each 64 keys of a tile.
 int64_t backward_turns(const TileProblem& problem);
 
-/// `score_bytes`: of P and dS together, at most; those of a unit at least.
-BackwardScratch backward_scratch(const TileProblem& problem, int64_t score_bytes = kScoreBytes);
+/// P and dS take the problem's score_bytes together, at most; those of a unit at least.
+BackwardScratch backward_scratch(const TileProblem& problem);
 
 }  // namespace longspan::hopper
