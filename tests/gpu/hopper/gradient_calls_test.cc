@@ -80,6 +80,7 @@ void repeat_and_replay(Dims dims, const Repeats& way) {
   const auto [dim, dim_v] = dims;
   Case c = make_case(1500, 1400, dim, dim_v, way.dtype);
   c.problem.direction = Direction::kBackward;
+  c.problem.score_bytes = way.units * 2 * hopper::kUnitBytes;
   c.tiles = {make_placed(0, 700, 0, 700, {-kUnbounded, 0}), make_placed(710, 330, 690, 300, {}),
              make_placed(1100, 400, 1000, 400, {-300, 20})};
   Tensor slopes({.dtype = DType::kF32, .rows = 1, .heads = c.problem.heads_q});
@@ -99,8 +100,7 @@ void repeat_and_replay(Dims dims, const Repeats& way) {
   ASSERT_TRUE(stream.ok());
   BackwardCall call(call_of(c, in, exact, results, way.whole), results, way.whole ? NAN : 0.5);
   const Status prepared = call.prepare(
-      std::make_unique<hopper::BackwardPlan>(c.problem, device, way.units * 2 * hopper::kUnitBytes),
-      stream->get());
+      std::make_unique<hopper::BackwardPlan>(c.problem, device), stream->get());
   ASSERT_TRUE(prepared.ok()) << prepared.error().text();
   const auto direct = [&] {
     const Status status = call.enqueue();
