@@ -113,14 +113,14 @@ double weighed(const Pair& pair, const Device& device) {
   return pair.seconds() * (kept || !device.is_cuda() ? 1 : 1.05);
 }
 
-/// In how many slices the pair exchanges heads. More of them, which cost the host some 0.2 ms a
-/// direction, must be worth a hundredth of the modelled time, or a millisecond.
+/// In how many slices the pair exchanges heads. More of them, which cost the host time, must be
+/// worth a hundredth of the modelled time.
 Status choose_head_slices(Setting& setting, Pair& best, Pricing& pricing) {
   for (const int slices : {2, 4}) {
     Pair pair = best;
     const int before = std::exchange(setting.head_slices, slices);
     LONGSPAN_CHECK_OK(pair.price(pricing));
-    if (pair.seconds() < best.seconds() - std::min(0.01 * best.seconds(), 1e-3)) {
+    if (pair.seconds() < 0.99 * best.seconds()) {
       best = pair;
       continue;
     }
