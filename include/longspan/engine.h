@@ -78,9 +78,9 @@ struct Options {
   /// In how many slices heads are exchanged where they divide, so that one moves while another is
   /// computed. At most kMostHeadSlices; 0: automatic, by modelled time on GPUs, 1 elsewhere.
   int head_slices = 0;
-  /// Most bytes of P and dS that a rank's backward keeps at a time where its provider puts them into
-  /// the workspace (hopper; whatever it is, a unit of 128 KiB); 0: the provider's own. Fewer make
-  /// more launches.
+  /// Most bytes of P and dS that a rank's backward keeps at a time where its provider puts them
+  /// into the workspace (hopper; whatever it is, a unit of 128 KiB); 0: the provider's own. Fewer
+  /// make more launches.
   int64_t score_bytes = 0;
   bool require_fp32_partials = false;
   /// Forward's all_gather pulls keys and values inside the launch that computes, where communicator

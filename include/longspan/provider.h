@@ -63,8 +63,8 @@ struct TileProblem {
   int64_t group_offset = 0;
   int64_t dim_qk = 0;
   int64_t dim_v = 0;
-  int64_t capacity_q = 0;  // rows of q
-  int64_t capacity_k = 0;  // rows of k of the largest part
+  int64_t capacity_q = 0;   // rows of q
+  int64_t capacity_k = 0;   // rows of k of the largest part
   int64_t score_bytes = 0;  // of scores that backward may keep at a time; 0: the provider's own
   Features features;
 

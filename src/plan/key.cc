@@ -13,10 +13,10 @@ auto fields(const PlanKey& key) {
   return std::make_tuple(
       std::string_view(key.provider), std::string_view(key.device), key.threads,
       static_cast<int>(p.direction), static_cast<int>(p.dtype), p.heads_q, p.heads_kv, p.group,
-      p.group_offset, p.dim_qk, p.dim_v, p.capacity_q, p.capacity_k, p.score_bytes, p.features.window,
-      p.features.softcap, p.features.alibi, static_cast<int>(p.features.bias), p.features.dropout,
-      p.features.max_logit, p.features.paged, p.features.device_lengths, p.features.deterministic,
-      static_cast<int>(p.features.fp8), p.features.modification);
+      p.group_offset, p.dim_qk, p.dim_v, p.capacity_q, p.capacity_k, p.score_bytes,
+      p.features.window, p.features.softcap, p.features.alibi, static_cast<int>(p.features.bias),
+      p.features.dropout, p.features.max_logit, p.features.paged, p.features.device_lengths,
+      p.features.deterministic, static_cast<int>(p.features.fp8), p.features.modification);
 }
 
 }  // namespace

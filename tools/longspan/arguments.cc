@@ -101,8 +101,7 @@ Status check_numbers(const Raw& raw) {
   }
   LONGSPAN_CHECK_OK(check_range("--repeat", raw.repeat, 1, 1'000'000));
   LONGSPAN_CHECK_OK(check_range("--head-slices", raw.head_slices, 0, kMostHeadSlices));
-  LONGSPAN_CHECK_OK(
-      check_range("--score-bytes", raw.arguments.score_bytes, 0, int64_t{1} << 50));
+  LONGSPAN_CHECK_OK(check_range("--score-bytes", raw.arguments.score_bytes, 0, int64_t{1} << 50));
   LONGSPAN_CHECK_OK(check_range("--threads", raw.threads, 0, 4096));
   LONGSPAN_CHECK_OK(check_range("--rank", raw.rank, 0, raw.ranks - 1));
   LONGSPAN_CHECK_OK(check_range("--fail-rank", raw.fail_rank, -1, kMostRunRanks));

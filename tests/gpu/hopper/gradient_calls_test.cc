@@ -99,8 +99,8 @@ void repeat_and_replay(Dims dims, const Repeats& way) {
   const auto stream = cuda::OwnedStream::make();
   ASSERT_TRUE(stream.ok());
   BackwardCall call(call_of(c, in, exact, results, way.whole), results, way.whole ? NAN : 0.5);
-  const Status prepared = call.prepare(
-      std::make_unique<hopper::BackwardPlan>(c.problem, device), stream->get());
+  const Status prepared =
+      call.prepare(std::make_unique<hopper::BackwardPlan>(c.problem, device), stream->get());
   ASSERT_TRUE(prepared.ok()) << prepared.error().text();
   const auto direct = [&] {
     const Status status = call.enqueue();
