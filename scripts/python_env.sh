@@ -32,8 +32,9 @@ install_torch() {
   install_torch
   "${pip[@]}" -r tests/python/requirements.txt
   rm -rf "$home/wheel"
+  # With the flags of the presets, so that ccache has the kernels that they compiled.
   "$home/venv/bin/python" -m pip --disable-pip-version-check wheel --quiet --no-deps \
-    --wheel-dir "$home/wheel" .
+    --config-settings=cmake.define.LONGSPAN_WERROR=ON --wheel-dir "$home/wheel" .
   "${pip[@]}" "$(awk '$2 == "apache-tvm-ffi" {print $2 "==" $3}' \
     bindings/python/longspan/prepare/packages.txt)"
   "${pip[@]}" --force-reinstall --no-deps "$home"/wheel/longspan-*.whl
