@@ -115,6 +115,7 @@ const BadLine kBadLines[] = {
     {{"run", "--ranks", "99999999999999999999"}, "--ranks"},
     {{"run", "--nodes", "3"}, "--nodes 3: there are only 1 ranks"},
     {{"run", "--repeat", "0"}, "--repeat 0"},
+    {{"run", "--score-bytes", "-1"}, "--score-bytes -1"},
     {{"run", "--deadline", "0"}, "--deadline 0"},
     {{"run", "--deadline", "nan"}, "--deadline nan"},
     {{"run", "--seed", "-1"}, "--seed"},

@@ -19,8 +19,8 @@ class Options:
         backward_provider: likewise.
         partition: which rank owns which rows: auto, contiguous, zigzag, striped or balanced.
         head_slices: in how many slices heads are exchanged where they divide; 0: automatic.
-        score_bytes: most bytes of P and dS that a rank's backward keeps at a time where its provider
-            puts them into the workspace (hopper); 0: as many as the provider likes.
+        score_bytes: most bytes of P and dS that a rank's backward keeps at a time where its
+            provider puts them into the workspace (hopper); 0: as many as the provider likes.
         pull: forward's all_gather pulls keys inside the launch that computes, where it can.
         require_fp32_partials: decline what would round partial results to 16 bits between ranks.
         promise: empty, or what callers claim about lengths on the device: uniform_lengths,
